@@ -27,6 +27,8 @@ CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
 # The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5
 CONFIG_FILES = ("config.json", "model_config.json")
+ADAPTER = "adapter_config.json"  # what PEFT has trained beside a network that stays as it is
+MERGE_ADAPTER = "merge it with PyTorch: model.merge_and_unload().save_pretrained(FOLDER), and give that folder"
 
 PLAN = "plan.json"  # in a folder of compressed models, or of what several workers answer: what is made there
 SERIES = "series.json"  # in the folder of several trainings of one recipe: what is trained

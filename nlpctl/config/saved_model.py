@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Purpose
-from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_sentence_folder
+from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_cross_encoder, read_sentence_folder
 from nlpctl.config.tasks import TaskInfo, find_task, known_tasks
 from nlpctl.config.weights_mark import WeightsMark, read_mark
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, read_json
-from nlpctl.layout import TASK, checkpoints_in, config_file, holds
+from nlpctl.layout import ADAPTER, MERGE_ADAPTER, TASK, checkpoints_in, config_file, holds
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer; sentence-transformers has no such bound
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
@@ -42,12 +42,13 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: boo
         return values
     if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
         return {"task": _vector_task().name, **values}
-    task, mark = _task(config, file, purpose), read_mark(config)
+    scorer = read_cross_encoder(folder, config)
+    task, mark = _task(config, file, purpose, scores_alone=scorer == "Sigmoid"), read_mark(config)
     if mark is not None and _is_still(mark, config):
         sections = mark.sections()
         labels = {"labels": list(mark.labels)} if _has_one_logit(config) else {}  # which two labels made
         return {"task": mark.task, **values, **sections, "data": {**data, **sections["data"], **labels}}
-    if task.pairs:
+    if task.pairs or scorer is not None:
         data["columns"] = {"text_pair": "text_pair"}
     if task.reads("data.doc_stride"):
         data["doc_stride"] = max(1, length // 4)
@@ -82,6 +83,8 @@ def without_config(folder: Path) -> str:
     steps = checkpoints_in(folder)
     if steps:
         return f"it holds checkpoints, each of which is a model: give {steps[-1]}"
+    if (folder / ADAPTER).is_file():
+        return f"it is an adapter of PEFT: {MERGE_ADAPTER}"
     if config_file(folder) is None and holds(folder, "*.pdmodel", "*.pdiparams", "*.pdparams"):
         return f"make a model of its parameters: nlpctl convert-static {folder} --to MODEL"
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
@@ -116,7 +119,8 @@ def _no_head_hint() -> str:
     )
 
 
-def _task(config: Mapping[str, Any], file: Path, purpose: Purpose) -> TaskInfo:
+def _task(config: Mapping[str, Any], file: Path, purpose: Purpose, scores_alone: bool) -> TaskInfo:
+    """`scores_alone`: where the config has no problem_type, the labels do not exclude each other."""
     name, kind = written_class(config), _kind(config)
     if kind == "MaskedLM" and purpose != "train":  # any task may be trained from it
         return next(task for task in known_tasks() if task.pipeline == "fill-mask")
@@ -125,6 +129,8 @@ def _task(config: Mapping[str, Any], file: Path, purpose: Purpose) -> TaskInfo:
     pair = kind == "SequenceClassification" and problem in (None, _ONE_LABEL)
     if pair and _has_one_logit(config):
         return next(task for task in known_tasks() if task.matches)
+    if known and problem is None and scores_alone:
+        problem = next((task.problem_type for task in known if task.problem_type is not None), None)
     if known and problem != "regression":
         return next((task for task in known if task.problem_type == problem), known[0])
     if known:

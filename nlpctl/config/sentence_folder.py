@@ -50,7 +50,7 @@ OLD_POOLINGS: Mapping[str, str] = {  # before version 6: a key for each
 }
 _DENSE_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _COPY = "copy the whole folder again from where the model came from"
-_OTHER = "take another encoder, or its network alone: a copy of the folder without modules.json"
+_OTHER = "take another encoder, or its network alone: a copy of the folder without modules.json and 1_Pooling"
 
 
 @dataclass(frozen=True)
@@ -110,20 +110,92 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     UserError: a file is missing or damaged, or it does what nlpctl cannot, with the file, the key and what to do.
     """
     parts = _parts(folder)
+    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
+    kind = settings.get("model_type", "SentenceTransformer" if parts else None)
+    if parts and kind != "SentenceTransformer":
+        message = f"model_type: with Pooling this is a {str(kind)[:40]}, and nlpctl has the SentenceTransformer only"
+        raise UserError(message, str(folder / SETTINGS), _OTHER)
+    if not parts and kind == "SentenceTransformer" and (folder / MODULES).is_file():
+        message = "its modules are Transformer alone; without Pooling nlpctl does not know what its vectors are"
+        raise UserError(message, str(folder / MODULES), _OTHER)
     if not parts:
         return None
+    length = length_file(folder)
+    of_texts = {} if length is None else read_json(length)
+    _refuse_other_reading(of_texts, length, _STATES)
     pooling, rest = parts[0], parts[1:]
     width = _width(folder)
     mode = _pooling(pooling[1] / "config.json", width)
     dense = _dense(rest[0][1], width) if rest and rest[0][0] == "Dense" else None
-    settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    normalize = any(kind == "Normalize" for kind, _ in rest)
+    normalize = any(kind == "Normalize" and _of_vectors(part / "config.json") for kind, part in rest)
     prompts, default = _prompts(settings, folder / SETTINGS)
     similarity = _similarity(settings, normalize, folder / SETTINGS)
-    length = length_file(folder)
-    of_texts = {} if length is None else read_json(length)
     lowercase = of_texts.get("do_lower_case") is True
     return SentenceFolder(mode, dense, normalize, similarity, prompts, default, lowercase)
+
+
+def read_cross_encoder(folder: Path, config: Mapping[str, Any]) -> str | None:
+    """What a CrossEncoder makes of its logits, as the last name of a class of PyTorch, such as Sigmoid; None for any
+    other folder, "" where it does not say. `config`: of its network.
+
+    UserError: it reads pairs as nlpctl does not.
+    """
+    file = folder / SETTINGS
+    settings, old = read_json(file) if file.is_file() else {}, config.get("sentence_transformers")
+    if settings.get("model_type") == "CrossEncoder":
+        told = settings.get("activation_fn")
+        prompts, default = _prompts(settings, file)
+        if default is not None and prompts.get(default):
+            message = f"default_prompt_name: it scores pairs behind the prompt {prompts[default][:40]!r}"
+            hint = "set it to null, and put the prompt before the first text of each row"
+            raise UserError(f"{message}, which nlpctl does not put there", str(file), hint)
+        length = length_file(folder)
+        _refuse_other_reading({} if length is None else read_json(length), length, _LOGITS)
+    elif isinstance(old, dict) and "activation_fn" in old:  # version 4 and 5
+        told = old["activation_fn"]
+    elif "sbert_ce_default_activation_function" in config:
+        told = config["sbert_ce_default_activation_function"]
+    else:
+        return None
+    return told.rpartition(".")[2] if isinstance(told, str) else ""
+
+
+# Of its network: how it is opened, what is called, what of its outputs is taken, and what the next module knows it by.
+_STATES = ("feature-extraction", "forward", "last_hidden_state", "token_embeddings")
+_LOGITS = ("sequence-classification", "forward", "logits", "scores")
+
+
+def _refuse_other_reading(content: Mapping[str, Any], file: Path | None, usual: tuple[str, str, str, str]) -> None:
+    """UserError if the module Transformer takes something else of the network, or reads texts otherwise, by the keys
+    that version 6 writes into `file`."""
+    text = content.get("modality_config") or {}
+    text = text.get("text", {}) if isinstance(text, dict) else text
+    told: dict[str, Any] = {"transformer_task": content.get("transformer_task")}
+    told["modality_config"] = text.get("method") if isinstance(text, dict) else text
+    output = text.get("method_output_name") if isinstance(text, dict) else None
+    told["modality_config.text.method_output_name"] = output
+    told["module_output_name"] = content.get("module_output_name")
+    for (key, value), only in zip(told.items(), usual, strict=True):
+        if value not in (None, only):
+            message = f"{key}: {json.dumps(value)[:60]}, and nlpctl has {only} only"
+            raise UserError(message, str(file), _OTHER)
+    for key in ("processing_kwargs", "query_length", "document_length", "query_expansion"):
+        if content.get(key):
+            message = f"{key}: {json.dumps(content[key])[:60]}: it reads texts so, and nlpctl does not"
+            raise UserError(message, str(file), "remove the key if your use allows it")
+
+
+def _of_vectors(file: Path) -> bool:
+    """True for a Normalize of pooled vectors. UserError: it is of something else."""
+    config = read_json(file) if file.is_file() else {}
+    for key in ("module_input_name", "module_output_name"):
+        if config.get(key) not in (None, _POOLED):
+            message = f"{key}: {json.dumps(config[key])[:60]}, and nlpctl normalises {_POOLED} only"
+            raise UserError(message, str(file), _OTHER)
+    return True
+
+
+_POOLED = "sentence_embedding"
 
 
 def _parts(folder: Path) -> list[tuple[str, Path]]:
@@ -163,7 +235,7 @@ def _class_of(module: Mapping[str, Any], file: Path) -> str:
         raise UserError(message, str(file), _OTHER)
     kind = name.rpartition(".")[2]
     if kind not in ("Transformer", "Pooling", "Dense", "Normalize"):
-        message = f"type: {name[:80]} is a part that nlpctl does not have"
+        message = f"type: {name[:120]} is a part that nlpctl does not have"
         raise UserError(message, str(file), _OTHER)
     return kind
 
@@ -230,8 +302,10 @@ def _dense(folder: Path, width: int | None) -> Dense:
     if not isinstance(activation, str) or activation not in by_class:
         message = f"activation_function: {json.dumps(activation)[:80]} is none of {', '.join(by_class)}"
         raise UserError(message, str(file), _OTHER)
-    if config.get("use_residual") or config.get("module_input_name", "sentence_embedding") != "sentence_embedding":
-        message = "use_residual and module_input_name: nlpctl's linear layer reads the pooled vector, and that alone"
+    names = [config.get(key) for key in ("module_input_name", "module_output_name")]
+    if config.get("use_residual") or any(name not in (None, _POOLED) for name in names):
+        message = "use_residual, module_input_name, module_output_name: nlpctl's linear layer reads the pooled vector"
+        message += ", and nothing else, and gives the vector of the text"
         raise UserError(message, str(file), _OTHER)
     return Dense(weights, inputs, outputs, config.get("bias", True) is not False, by_class[activation])
 

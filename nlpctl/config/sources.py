@@ -13,6 +13,7 @@ from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_rec
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml, read_yaml
 from nlpctl.config.saved_model import folder_values, hub_values, without_config
 from nlpctl.config.schema import Origin, Purpose
+from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.config.task_file import task_values
 from nlpctl.console import display
 from nlpctl.errors import UserError
@@ -70,6 +71,7 @@ def read_source(
         if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
             values = folder_values(path, file, purpose, task_given=task_given)
             return _with(TableNode({}, _of_folder(file), path), values, file), file
+        read_sentence_folder(path)  # one whose network has no config.json: its error says what it is
         kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
         message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"
         raise UserError(message, where=display(path), hint=without_config(path))

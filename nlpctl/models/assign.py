@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.layout import MERGE_ADAPTER
 from nlpctl.models.huggingface_layout import untied
 from nlpctl.models.weights import to_float32
 from nlpctl.names import and_more, counted, subject
@@ -127,6 +128,10 @@ def _pooler(prefix: str, names: Collection[str]) -> set[str]:
 
 
 def _missing(missing: list[str], total: int, prefix: str, arrays: Mapping[str, Any], where: str) -> UserError:
+    adapted = next((name for name in sorted(arrays) if ".lora_" in name or ".base_layer." in name), None)
+    if adapted is not None:
+        why = f"{adapted} is of an adapter (LoRA of PEFT) that is not merged into the weights"
+        return UserError(why, where=where, hint=MERGE_ADAPTER)
     if len(missing) == total:
         names = and_more(sorted(arrays), 3)
         why = f"none of the encoder's {total} parameters is in the file, whose names begin like {names}"

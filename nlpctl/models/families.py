@@ -10,6 +10,7 @@ from typing import Any
 
 from nlpctl.config.saved_model import written_classes
 from nlpctl.errors import UserError
+from nlpctl.models.huggingface_layout import known_types
 from nlpctl.models.user_network import user_class
 from nlpctl.names import nearest
 from nlpctl.upstream.roberta_tagger import translatable
@@ -111,7 +112,8 @@ def family_by_type(model_type: str, where: str) -> Family:
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
         near = nearest(normal, by_type)
-        hint = f"did you mean {near}?" if near else "tested families: bert, ernie, roberta, electra"
+        hint = f"did you mean {near}? " if near else ""
+        hint += f"Of Transformers nlpctl reads {', '.join(known_types())}; of PaddleNLP all that it has"
         raise UserError(f"there is no network family {model_type!r}", where=where, hint=hint)
     return _family(by_type[normal])
 

@@ -22,12 +22,12 @@ from nlpctl.config.schema import Recipe, with_value
 from nlpctl.config.sentence_folder import LENGTHS
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
-from nlpctl.layout import EXPORT_MANIFEST, TASK
+from nlpctl.layout import ADAPTER, EXPORT_MANIFEST, MERGE_ADAPTER, TASK
 from nlpctl.upstream.downloaded_names import names_in_the_cache
 
 # What is read in the folder of a model, and in those of the layers that sentence-transformers puts behind it.
 _SMALL = (
-    *("config.json", "model_config.json"),
+    *("config.json", "model_config.json", ADAPTER),
     *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.txt", "vocab.json", "merges.txt"),
     *("spiece.model", "spm.model", "sentencepiece.bpe.model", "tokenizer.model"),
@@ -256,8 +256,8 @@ def _unavailable(name: HuggingFaceName, error: Exception) -> UserError:
 
 def _refuse_without_weights(name: HuggingFaceName, files: list[str]) -> NoReturn:
     found = [file for file in files if file.endswith((".h5", ".msgpack", ".onnx", ".gguf", ".ot", ".pt", ".ckpt"))]
-    if "adapter_config.json" in files:
-        message, hint = "is an adapter, which has no weights of its own", "merge it into its model, and give that"
+    if ADAPTER in files:
+        message, hint = "is an adapter of PEFT, which has no weights of its own", MERGE_ADAPTER
     else:
         message = "this repository has no weights that nlpctl reads"
         message += f", only {', '.join(found[:3])}" if found else ""

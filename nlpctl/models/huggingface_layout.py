@@ -391,6 +391,7 @@ def to_paddle(
     """
     layout = _layout(model_type, where)
     table = {entry.theirs: entry for entry in layout.entries}
+    arrays = _unwrapped(arrays, layout)
     of_head = {entry.ours for entry in layout.entries if head is not None and head in entry.heads}
     converted = {}
     for name, array in arrays.items():
@@ -411,6 +412,19 @@ def to_paddle(
     if head == _WORDS:
         _refuse_untied(converted, where)
     return converted
+
+
+def _unwrapped(arrays: Mapping[str, np.ndarray], layout: Layout) -> Mapping[str, np.ndarray]:
+    """`arrays` without what stands before every name in the state of a wrapper: "module." of PyTorch's DataParallel,
+    "_orig_mod." of torch.compile, "model." of a module that holds the network."""
+    inside, layer = arrays, re.compile(rf"({re.escape(layout.prefix)}\.)?{layout.told_by}")
+    while inside:
+        if any(layer.match(name) for name in inside):
+            return inside
+        if len({name.partition(".")[0] for name in inside}) > 1 or not all("." in name for name in inside):
+            break
+        inside = {name.partition(".")[2]: array for name, array in inside.items()}
+    return arrays
 
 
 def _refuse_untied(arrays: Mapping[str, np.ndarray], where: str) -> None:
@@ -528,6 +542,12 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
     if model_type is None:
         return dict(values)
     layout = LAYOUTS[model_type]
+    quantised = values.get("quantization_config")
+    if quantised is not None:
+        method = quantised.get("quant_method") if isinstance(quantised, Mapping) else None
+        by = f" by {method}" if isinstance(method, str) else ""
+        message = f"quantization_config: the weights are quantised{by}, and nlpctl reads fp32, fp16 and bf16 only"
+        raise UserError(message, where, "take the model from before that; nlpctl compress makes int8 of it")
     for key, only in _ONLY.items():
         if values.get(key) not in (None, only):
             message = f"{key} is {values[key]!r}: the {layout.name} network here computes as with {only!r} only"

@@ -21,10 +21,12 @@ from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
 from nlpctl.layout import (
+    ADAPTER,
     CHECKPOINTS,
     CONFIG_FILES,
     EXPORT_MANIFEST,
     MANIFEST,
+    MERGE_ADAPTER,
     MODEL,
     TASK,
     checkpoints_in,
@@ -158,6 +160,8 @@ def _classify(folder: Path, name: str) -> ModelSource:
         return ModelSource("export", folder, name)
     weights = weights_file(folder)
     config = config_file(folder)
+    if not (folder / TASK).is_file() and (folder / ADAPTER).is_file():
+        _refuse_adapter(folder / ADAPTER, has_weights=weights is not None)
     if weights is None and config is None:
         raise UserError(
             "this folder is not a model: neither weights nor config.json are in it",
@@ -187,6 +191,19 @@ def _classify(folder: Path, name: str) -> ModelSource:
     if (folder / TASK).is_file():
         return ModelSource("nlpctl", folder, name)
     return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
+
+
+def _refuse_adapter(file: Path, has_weights: bool) -> None:
+    """UserError for a folder with an adapter of PEFT. Transformers opens it beside weights as well, and computes with
+    both."""
+    base = read_json(file).get("base_model_name_or_path")
+    of = f" of {base[:80]}" if isinstance(base, str) and base else ""
+    message = f"this is an adapter{of} (LoRA or the like, of PEFT), and nlpctl reads whole models"
+    hint = MERGE_ADAPTER
+    if has_weights:
+        message = f"beside the weights is an adapter{of} (LoRA or the like, of PEFT), which nlpctl would leave out"
+        hint += f"; or remove {ADAPTER} if the weights hold it"
+    raise UserError(message, str(file), hint)
 
 
 _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])

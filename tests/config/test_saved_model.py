@@ -148,6 +148,12 @@ def test_parameters_without_a_config(tmp_path: Path, name: str) -> None:
         load_recipe(tmp_path, purpose="apply")
 
 
+def test_an_adapter_without_a_network(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(UserError, match="(?s)neither a run .*-> it is an adapter of PEFT: merge it with PyTorch"):
+        load_recipe(tmp_path, purpose="apply")
+
+
 def test_a_folder_of_checkpoints(tmp_path: Path) -> None:
     for step in (5, 40):
         (tmp_path / f"checkpoint-{step}").mkdir()

@@ -119,7 +119,8 @@ def test_poolings(folder: Path, version: int):
 
 MODULES = "modules.json"
 CONFIG = "config_sentence_transformers.json"
-DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
+DENSE, POOLING, NORMALIZE = "2_Dense/config.json", "1_Pooling/config.json", "3_Normalize/config.json"
+TEXTS = "sentence_bert_config.json"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +143,19 @@ DENSE, POOLING = "2_Dense/config.json", "1_Pooling/config.json"
         (CONFIG, {"prompts": ["a"]}, "prompts: must hold names"),
         (CONFIG, {"default_prompt_name": "a"}, "default_prompt_name: there is no prompt"),
         (CONFIG, {"default_prompt_name": {}}, "default_prompt_name: there is no prompt {}"),
+        (CONFIG, {"model_type": "CrossEncoder"}, "model_type: with Pooling this is a CrossEncoder"),
+        (CONFIG, {"model_type": None}, "model_type: with Pooling this is a None"),
+        (DENSE, {"module_output_name": "scores"}, "module_output_name: nlpctl's linear layer"),
+        (NORMALIZE, {"module_input_name": "token_embeddings"}, 'module_input_name: "token_embeddings"'),
+        (TEXTS, {"modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}}},
+         'method_output_name: "pooler_output", and nlpctl has last_hidden_state only'),
+        (TEXTS, {"modality_config": {"text": {"method": "get_text_features"}}}, 'modality_config: "get_text_features"'),
+        (TEXTS, {"modality_config": 3}, "modality_config: 3"),
+        (TEXTS, {"transformer_task": "fill-mask"}, 'transformer_task: "fill-mask"'),
+        (TEXTS, {"query_length": 8}, "query_length: 8: it reads texts so, and nlpctl does not"),
+        (TEXTS, {"processing_kwargs": {"text": {"add_special_tokens": False}}}, "processing_kwargs: {"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(folder: Path, file: str, values: dict, told: str):
     rewrite(folder / file, **values)
     with pytest.raises(UserError, match=told) as caught:
@@ -175,6 +187,52 @@ def test_modules_that_are_refused(folder: Path, place: int, values: dict, told: 
             load_recipe(folder, purpose=purpose)
         (problem,) = caught.value.problems
         assert told in problem.message and problem.where.endswith(MODULES) and problem.hint
+
+
+def test_modules_that_have_no_config_in_the_folder(tmp_path: Path):
+    """StaticEmbedding, WordEmbeddings, Router: what they are is told, not that config.json is missing."""
+    kind = "sentence_transformers.sentence_transformer.modules.static_embedding.StaticEmbedding"
+    (tmp_path / MODULES).write_text(json.dumps([{"path": "", "type": kind}]))
+    with pytest.raises(UserError, match="StaticEmbedding is a part that nlpctl does not have"):
+        load_recipe(tmp_path, purpose="embed")
+
+
+def test_a_transformer_alone_makes_no_vectors(folder: Path):
+    (folder / MODULES).write_text(json.dumps(json.loads((folder / MODULES).read_text())[:1]))
+    with pytest.raises(UserError, match="modules.json: its modules are Transformer alone; without Pooling"):
+        load_recipe(folder, purpose="embed")
+
+
+@pytest.mark.parametrize(
+    ("function", "task"), [("Identity", "sequence_classification"), ("Sigmoid", "multi_label_classification")]
+)
+def test_a_cross_encoder_of_several_logits_reads_pairs(tmp_path: Path, function: str, task: str):
+    folder = Path(shutil.copytree(FOLDERS / "three-labels", tmp_path / "made"))
+    rewrite(folder / CONFIG, activation_fn=f"torch.nn.modules.activation.{function}")
+    recipe = load_recipe(folder, purpose="apply")
+    assert (recipe.task, recipe.data.columns.text_pair) == (task, "text_pair")
+    (folder / CONFIG).unlink()  # as versions 3 and 4 told it
+    assert load_recipe(folder, purpose="apply").data.columns.text_pair is None
+    for told in ({"sbert_ce_default_activation_function": f"torch.{function}"},
+                 {"sentence_transformers": {"activation_fn": f"torch.{function}"}}):  # fmt: skip
+        shutil.copyfile(FOLDERS / "three-labels" / "config.json", folder / "config.json")
+        rewrite(folder / "config.json", **told)
+        recipe = load_recipe(folder, purpose="apply")
+        assert (recipe.task, recipe.data.columns.text_pair) == (task, "text_pair")
+
+
+@pytest.mark.parametrize("name", ["reranker", "three-labels"])
+def test_a_cross_encoder_that_reads_otherwise(tmp_path: Path, name: str):
+    folder = Path(shutil.copytree(FOLDERS / name, tmp_path / "made"))
+    rewrite(folder / CONFIG, prompts={"query": "q: "})
+    assert load_recipe(folder, purpose="apply").data.columns.text_pair == "text_pair"
+    rewrite(folder / CONFIG, default_prompt_name="query")
+    with pytest.raises(UserError, match="default_prompt_name: it scores pairs behind the prompt 'q: '"):
+        load_recipe(folder, purpose="apply")
+    rewrite(folder / CONFIG, default_prompt_name=None)
+    rewrite(folder / TEXTS, processing_kwargs={"text": {"max_length": 8}})
+    with pytest.raises(UserError, match="sentence_bert_config.json: processing_kwargs"):
+        load_recipe(folder, purpose="apply")
 
 
 def test_the_width_of_a_distilbert(folder: Path):

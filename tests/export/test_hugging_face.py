@@ -135,6 +135,34 @@ def test_a_cross_encoder_has_one_logit(made_run: Callable[..., Recipe], tmp_path
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
 
 
+def test_a_cross_encoder_of_labels_that_may_all_hold(tmp_path: Path):
+    source = Path(shutil.copytree(MODELS / "sentence_folders" / "three-labels", tmp_path / "source"))
+    settings = source / "config_sentence_transformers.json"
+    settings.write_text(settings.read_text().replace("linear.Identity", "activation.Sigmoid"))
+    recipe = load_recipe(source, purpose="apply")
+    folder = exported(recipe, tmp_path / "there", "cross-encoder")
+    config = json.loads((folder / "config.json").read_text())
+    assert config["sentence_transformers"]["activation_fn"].endswith(".Sigmoid")
+    again = load_recipe(folder, purpose="apply")
+    assert recipe.task == again.task == "multi_label_classification"
+    assert again.data.columns.text_pair == "text_pair"
+
+
+@pytest.mark.parametrize(("key", "value"), [("strip_accents", False), ("tokenize_chinese_chars", False)])
+def test_what_a_tokenizer_makes_of_characters_comes_back(tmp_path: Path, key: str, value: bool):
+    source = Path(shutil.copytree(MODELS / "sentence_folders" / "three-labels", tmp_path / "source"))
+    vocabulary = json.loads((source / "tokenizer.json").read_text())["model"]["vocab"]
+    (source / "tokenizer.json").unlink()
+    (source / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
+    settings = json.loads((source / "tokenizer_config.json").read_text())
+    (source / "tokenizer_config.json").write_text(json.dumps({**settings, key: value}))
+    recipe = load_recipe(source, purpose="apply")
+    folder = exported(recipe, tmp_path / "there", "transformers")
+    assert json.loads((folder / "tokenizer_config.json").read_text())[key] is value
+    before, after = load_network(recipe, str(source)), read_again(recipe, folder)
+    assert before.encoder.encode(TEXTS, None, 24) == after.encoder.encode(TEXTS, None, 24)
+
+
 def test_added_words_are_in_tokenizer_json(classifier: Recipe, tmp_path: Path):
     tokenizer = load_network(classifier, str(classifier.run_dir)).encoder.tokenizer
     grown = add_tokens(tokenizer, ["格利泽", "Fox trot", "c++"]).tokenizer

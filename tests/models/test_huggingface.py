@@ -173,6 +173,25 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
         load_trained(folder, HEAD)
 
 
+def test_do_lower_case_beside_a_tokenizer_json_that_says_otherwise(hugging_face):
+    """Classes of Transformers that have a name go by tokenizer_config.json."""
+    folder = hugging_face("bert-classifier")
+    pieces = (folder / "vocab.txt").read_text().split()
+    (folder / "vocab.txt").unlink()
+    made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    made.post_processor = BertProcessing(("[SEP]", pieces.index("[SEP]")), ("[CLS]", pieces.index("[CLS]")))
+    made.enable_truncation(5, direction="left")
+    made.save(str(folder / "tokenizer.json"))
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    tokenizer = load_trained(folder, HEAD).tokenizer
+    assert type(tokenizer).__name__ == "BertTokenizer" and tokenizer.truncation_side == "left"
+    made.normalizer = BertNormalizer(lowercase=False)
+    made.no_truncation()
+    assert tokenizer("A b cab")["input_ids"] == made.encode("A b cab").ids
+
+
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase):
     """PreTrainedTokenizerFast has no do_lower_case, whatever stands in tokenizer_config.json beside vocab.txt."""
@@ -368,6 +387,44 @@ def test_bfloat16(hugging_face):
     bias = (bits["bert.pooler.dense.bias"].astype(np.uint32) << 16).view(np.float32)
     np.testing.assert_array_equal(load(folder).network.bert.pooler.dense.bias.numpy(), bias)
     np.testing.assert_allclose(bias, arrays["bert.pooler.dense.bias"], rtol=1e-2)
+
+
+@pytest.mark.parametrize("before", ["module.", "_orig_mod.", "_orig_mod.module.", "model.", "bert.bert."])
+def test_what_a_wrapper_puts_before_every_name(hugging_face, before):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    save_file({f"{before}{name}": array for name, array in arrays.items()}, folder / "model.safetensors")
+    loaded = load_trained(folder, HEAD)
+    assert not loaded.ignored
+    for ours, theirs in run(loaded.network, "bert-classifier"):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_prefix_of_some_names_only(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = {f"net.{name}": array for name, array in load_file(folder / "model.safetensors").items()}
+    save_file({**arrays, "loss.weight": np.ones(3, np.float32)}, folder / "model.safetensors")
+    with pytest.raises(UserError, match="none of the encoder's .* begin like loss.weight, net.bert"):
+        load_trained(folder, HEAD)
+
+
+def test_an_adapter_that_is_not_merged(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    query = "bert.encoder.layer.0.attention.self.query"
+    arrays[f"{query}.base_layer.weight"] = arrays.pop(f"{query}.weight")
+    arrays[f"{query}.lora_A.default.weight"] = np.zeros((2, 16), np.float32)
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"(?s)query.base_layer.weight is of an adapter.*-> merge it"):
+        load_trained(folder, HEAD)
+
+
+def test_quantised_weights(hugging_face):
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "gptq"}}))
+    with pytest.raises(UserError, match="config.json: quantization_config: the weights are quantised by gptq"):
+        load_trained(folder, HEAD)
 
 
 def shard(folder, drop=()):

@@ -94,6 +94,19 @@ def test_incomplete_folders(tmp_path, names, message):
     assert caught.value.problems[0].hint
 
 
+def test_adapters(tmp_path):
+    folder = make(tmp_path / "m", *HUGGINGFACE)
+    (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
+    with pytest.raises(UserError, match="(?s)beside the weights is an adapter of org/base.*merge it.*or remove"):
+        resolve_source(str(folder))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(UserError, match="adapter_config.json: this is an adapter of org/base"):
+        resolve_source(str(folder))
+    (folder / "config.json").unlink()
+    with pytest.raises(UserError, match="(?s)adapter_config.json: this is an adapter of org/base.*-> merge it"):
+        resolve_source(str(folder))
+
+
 def test_empty_weights(tmp_path):
     folder = make(tmp_path / "m", *PADDLE)
     (folder / "model_state.pdparams").write_bytes(b"")

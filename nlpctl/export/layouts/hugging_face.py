@@ -94,7 +94,7 @@ def write_weights(
     config = config_to_huggingface(values, head, where)
     if info.problem_type is not None:
         config["problem_type"] = info.problem_type
-    if layout == CROSS_ENCODER and info.matches:
+    if layout == CROSS_ENCODER and (info.matches or task.independent):
         config["sentence_transformers"] = {"activation_fn": _SIGMOID, "version": "4.0.0"}
 
     theirs = to_huggingface(arrays, model_type, head, where)
@@ -302,7 +302,11 @@ def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
     wordpiece = models.WordPiece(pieces, unk_token=tokenizer.unk_token, max_input_chars_per_word=longest)
     library = Tokenizer(wordpiece)
     lowercase = bool(tokenizer.do_lower_case)
-    library.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    basic = tokenizer.basic_tokenizer
+    words = {"tokenize_chinese_chars": basic.tokenize_chinese_chars, "strip_accents": basic.strip_accents}
+    library.normalizer = normalizers.BertNormalizer(
+        handle_chinese_chars=words["tokenize_chinese_chars"], strip_accents=words["strip_accents"], lowercase=lowercase
+    )
     library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     library.decoder = decoders.WordPiece()
     library.post_processor = _template(tokenizer)
@@ -326,8 +330,7 @@ def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
     name = "BertTokenizer" if plain else kind  # MPNetTokenizer is one of Transformers' too
     if not added.keys() <= set(special):  # only this class is sure to take other tokens from tokenizer.json
         name = _READS_FILE
-    settings = {"tokenizer_class": name, "do_lower_case": lowercase}
-    return settings | {"strip_accents": None, "tokenize_chinese_chars": True}
+    return {"tokenizer_class": name, "do_lower_case": lowercase, **words}
 
 
 _TRIAL = ("The Café, good!", "房间很干净，服务差 2 naïve", "a-b_c ＡＢ", "")
