@@ -32,6 +32,7 @@ from nlpctl.models.source import FAST_TOKENIZER, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
+_MOST_BYTES = 128 << 20  # of a file, as in data/text/library_tokenizer.py
 _PADDING = 64  # rows of an embedding that are often more than its entries, and more in large ones
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 # PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
@@ -67,6 +68,9 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             where=str(folder),
             hint="copy the tokenizer files from where the model came from",
         )
+    for file in (*present, *(folder / name for name in _BESIDE)):  # PaddleNLP reads them whole
+        if file.is_file() and file.stat().st_size > _MOST_BYTES:
+            raise UserError(f"has more than {_MOST_BYTES >> 20} MB", str(file), "no vocabulary is that large")
     try:
         with _own_files(folder, config, present) as place:
             options = _plain_specials(config) | _lowercase(folder, config)

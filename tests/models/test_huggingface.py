@@ -219,6 +219,15 @@ def test_a_tokenizer_without_a_token_that_rows_have(hugging_face, name):
         load_trained(folder, HEAD)
 
 
+@pytest.mark.parametrize("name", ["vocab.txt", "added_tokens.json", "special_tokens_map.json"])
+def test_a_file_of_gigabytes_is_not_read_as_a_vocabulary(hugging_face, name):
+    folder = hugging_face("bert-classifier")
+    with (folder / name).open("ab") as stream:
+        stream.truncate(3 << 30)  # takes no space
+    with pytest.raises(UserError, match=f"{name}: .*has more than [0-9]+ MB"):
+        load(folder)
+
+
 def test_flags_about_tokens_are_no_tokens(hugging_face):
     folder = hugging_face("bert-classifier")
     settings = json.loads((folder / "tokenizer_config.json").read_text())
