@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import pkgutil
 import signal
 import stat
 import subprocess
@@ -46,6 +47,14 @@ class Warm:
     @functools.cached_property
     def lines(self) -> CommandLines:
         return self.stack.enter_context(command_lines(self.folder, *self.modules))
+
+    @functools.cached_property
+    def whole_lines(self) -> CommandLines:
+        """With every module of nlpctl, whose import takes most of the time of a command that is refused."""
+        every = (each.name for each in pkgutil.walk_packages(nlpctl.__path__, "nlpctl."))
+        modules = [name for name in every if not name.endswith("__main__")]
+        (folder := self.folder / "whole").mkdir()
+        return self.stack.enter_context(command_lines(folder, *self.modules, *modules))
 
 
 WARM = Warm()
@@ -126,6 +135,12 @@ def warm(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Itera
 def with_paddle(warm: None) -> CommandLines:
     """Command lines in forked processes that find Paddle imported."""
     return WARM.lines
+
+
+@pytest.fixture(scope="session")
+def with_all_modules(warm: None) -> CommandLines:
+    """Command lines in forked processes that find Paddle and all of nlpctl imported: for thousands of them."""
+    return WARM.whole_lines
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -19,6 +19,7 @@ from typing import Any, get_args
 import yaml
 from damage import damage
 from hostile import FILES, NOT_UTF8, PIPE, device, put
+from library_tokenizers import field, varint
 
 from nlpctl.cli.app import COMMANDS, _load
 from nlpctl.cli.options import RecipeCommand
@@ -133,13 +134,20 @@ FOREIGN: dict[str, tuple[str, ...]] = {
     "sentences": (
         "predict sentences texts.txt --embeddings new.npy",
         "train good.yaml --model_name_or_path sentences --max_steps 1",
+        "new train.tsv --dev dev.tsv --model sentences --time --yes -o new.yaml",
     ),
     "reranker": ("predict reranker pairs.jsonl", "export reranker -o new --format onnx --timing 0"),
     "modernbert": (
         "predict modernbert texts.txt --embeddings new.npy",
         "train good.yaml --model_name_or_path modernbert --max_steps 1",
+        "new train.tsv --dev dev.tsv --model modernbert --time --yes -o new.yaml",
     ),
     "pieces": ("predict pieces texts.txt --embeddings new.npy", "index build pieces texts.txt -o new"),
+    "spiece": (
+        "predict spiece texts.txt --embeddings new.npy",
+        "train good.yaml --model_name_or_path spiece --max_steps 1",
+        "new train.tsv --dev dev.tsv --model spiece --time --yes -o new.yaml",
+    ),
     "sharded": ("predict sharded texts.txt", "params ls sharded"),
     "weights": ("predict weights texts.txt", "eval weights dev.tsv", "export weights -o new --layout transformers"),
     "vectors": (
@@ -168,22 +176,44 @@ RAN, STOLEN = "it-ran", "stolen-text-4711"
 EVIL = f"import pathlib\npathlib.Path({RAN!r}).touch()\ndef run(*words): raise SystemExit(words)\n"
 LONG = "n" * 300
 MANY = "9" * 25  # more than any machine has of anything, or can count to
-NUMBERS = ("-1", "0", MANY, "1e400", "nan", "-inf", "1.5", "x", "")
+ENDLESS_DIGITS = "9" * 5000  # int() raises for more than 4,300
+NUMBERS = ("-1", "0", MANY, ENDLESS_DIGITS, "1e400", "nan", "-inf", "1.5", "x", "")
 CROWD = "99999"  # processes, threads, rows: right as a number, and too many of some things
 TEXTS = ("", LONG, "../" * 60 + "x", "\udcff", "\u200b", "a,b\nc", "=", ",", "-", "*", "${x}", "x" + ",x" * 5000)
-TEXTS += ("0", "-1", MANY, "nan")
+TEXTS += ("0", "-1", MANY, ENDLESS_DIGITS, "nan")
 ENDLESS = ("--wait", "--rounds", "--rows", "--timing", "--max-wait", "--drain")  # as long as the user says
 FIXED = ("--host",)  # with another one it would serve
 SHARED = ("--device", "--devices", "--nproc", "--threads", "--labels", "--set")  # of commands that take a recipe
 VALUES: dict[Any, tuple[str, ...]] = {
-    int: ("-1", "0", MANY, "1.5", ".nan", ".inf", "x", "true", "[]", "{}", "[1, 2]"),
-    float: ("-1", "1e400", ".nan", "-.inf", "x", "true", "[]", "{}", MANY),
+    int: ("-1", "0", MANY, ENDLESS_DIGITS, "1.5", ".nan", ".inf", "x", "true", "[]", "{}", "[1, 2]"),
+    float: ("-1", "1e400", ".nan", "-.inf", "x", "true", "[]", "{}", MANY, ENDLESS_DIGITS),
     bool: ("perhaps", "2", "[]", "{}", "null"),
     str: ('""', '"\\0"', LONG, "[[]]", "{a: {b: c}}", '"\\ud800"', "../" * 50 + "x", "${x}", "!!python/name:os x"),
-    list: ("x", "[[[]]]", "[null]", "{}", "[-1]", "[" + "a," * 5000 + "]"),
+    list: ("x", "[[[]]]", "[null]", "{}", "[-1]", f"[{ENDLESS_DIGITS}]", "[" + "a," * 5000 + "]"),
     dict: ("x", "[]", "{1: 2}", "{? [a] : b}", "{a: " * 40 + "}" * 40),
 }
 LARGE = {int: "1000000000", float: "1e30"}  # right as numbers; whoever makes room for as many must ask first
+
+
+# Variables that are right together -> command lines that read them. `--nnodes auto` asks the scheduler.
+_SCHEDULED = ("train good.yaml --max_steps 1 --nnodes auto --wait 0.1",)
+ENVIRONMENTS: tuple[tuple[Mapping[str, str], tuple[str, ...]], ...] = (
+    ({"LC_ALL": "zh_CN.UTF-8"}, tuple(line for name in ("report", "card", "explain", "data inspect", "runs ls", "bench")
+                                      for line in GOOD[name][:1])),
+    ({"LANG": "C", "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1", "NLPCTL_TASKS": ""},
+     ("runs ls outputs", "train good.yaml --max_steps 1", "recipe validate good.yaml")),
+    ({"PPNLP_HOME": "cache", "HF_HOME": "cache", "HF_ENDPOINT": "http://127.0.0.1:9", "XDG_CACHE_HOME": "cache"},
+     ("new train.tsv --dev dev.tsv --yes -o new.yaml", "predict hf:a/b texts.txt", "data inspect good.yaml train.tsv")),
+    ({"NLPCTL_PROGRESS": "json"}, ("recipe validate good.yaml",)),
+    ({"PORT_RANGE": "20000:30000"}, ("train good.yaml --max_steps 1 --nproc 2",)),
+    ({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}, ("predict outputs/finished texts.txt",)),
+    ({"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_EXPERIMENT_NAME": "a"}, ("runs send outputs/finished",)),
+    ({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_JOB_NODELIST": "127.0.0.1",
+      "SLURM_LOCALID": "0", "SLURM_TASKS_PER_NODE": "2", "SLURM_NODEID": "0"}, _SCHEDULED),
+    ({"PADDLE_JOB_ID": "a", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ID": "1", "PADDLE_MASTER": "127.0.0.1:9",
+      "PADDLE_LOCAL_RANK": "0", "PADDLE_LOCAL_SIZE": "1"}, _SCHEDULED),
+    ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "JOB_COMPLETION_INDEX": "0"}, _SCHEDULED),
+)  # fmt: skip
 
 
 # In place of a value in a document of a foreign folder.
@@ -203,13 +233,44 @@ SPANS = {"text": "Anna lives in Oslo", "entities": [{"start": 0, "end": 4, "labe
 
 @dataclass(frozen=True)
 class Attack:
-    """One hostile command line. `writes`: what the user names as output, all that may change."""
+    """One hostile command line: `value` at `place` of `door`, which is a command as a rule.
+
+    `writes`: what the user names as output, all that may change. `shared`: the place is of a folder that several doors
+    open, and is attacked by one of them at least.
+    """
 
     family: str
-    name: str
+    door: str
+    place: str
+    value: str
     words: tuple[str, ...]
     prepare: Callable[[Path], None] = lambda folder: None
     writes: str | None = None
+    shared: bool = False
+    env: Mapping[str, str] | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.door}, {self.place}: {self.value}"
+
+    @property
+    def pairs(self) -> set[tuple[str, ...]]:
+        """What a part of all attacks has once at least: a door with each of its places, and with each value."""
+        door = "" if self.shared else self.door
+        return {(self.family, door, "place", self.place), (self.family, self.door, "value", self.value)}
+
+
+def thinned(made: Iterable[Attack], order: Callable[[Attack], Any]) -> list[Attack]:
+    """Every place of every door once at least, and every value at every door, in place of every value everywhere."""
+    chosen: dict[str, Attack] = {}
+    met: set[tuple[str, ...]] = set()
+    ordered = sorted(made, key=order)
+    for wanted in (2, 1):  # those first that bring a place and a value at once
+        for attack in ordered:
+            if len(attack.pairs - met) >= wanted:
+                met |= attack.pairs
+                chosen[f"{attack.family} {attack.name}"] = attack
+    return list(chosen.values())
 
 
 # -- the attacks -------------------------------------------------------------------------------------------------
@@ -226,10 +287,16 @@ def commands() -> dict[str, Any]:
     return found
 
 
+def all_attacks(start: Path) -> list[Attack]:
+    """All of them, in a fixed order. `start` holds the folders that commands read."""
+    on_folders = (folder_attacks, foreign_attacks, piece_attacks, name_attacks, path_attacks)
+    return [*attacks(), *(attack for make in on_folders for attack in make(start))]
+
+
 def attacks() -> list[Attack]:
-    """All of them, in a fixed order; names are unique."""
+    """Those that need no folder to be made; names are unique."""
     made = [*_keys(), *_large(), *_named_files(), *_inputs(), *_endings(), *_numbers(), *_texts(), *_outputs()]
-    made += [*_names(), *_inputs_as_outputs(), *_models(), *_rows(), *_cleaned()]
+    made += [*_names(), *_inputs_as_outputs(), *_models(), *_rows(), *_cleaned(), *_environments()]
     twice = [name for name, count in Counter((each.family, each.name) for each in made).items() if count > 1]
     assert not twice, twice[:5]
     return made
@@ -246,8 +313,8 @@ def _keys() -> Iterator[Attack]:
     """Every key of a recipe, with values of the wrong type, and extremes of the right one."""
     for dotted, key in all_keys().items():
         for value in _values_for(key):
-            words = ("recipe", "validate", "attack.yaml")
-            yield Attack("keys", f"{dotted}: {value[:40]}", words, _recipe(dotted, value))
+            section, words = dotted.partition(".")[0], ("recipe", "validate", "attack.yaml")
+            yield Attack("keys", section, dotted, f"{value[:40]} {len(value)}", words, _recipe(dotted, value))
 
 
 def _large() -> Iterator[Attack]:
@@ -257,13 +324,14 @@ def _large() -> Iterator[Attack]:
         if number is not None and dotted != "training.max_steps":  # trains as long as the user says
             value = "[" + f"{number}, " * 10_000 + "]" if key.item else number
             yield Attack(
-                "large numbers", dotted, ("train", "attack.yaml", "--max_steps", "1"), _recipe(dotted, value)
-            )
+                "large numbers", "train", dotted, number, ("train", "attack.yaml", "--max_steps", "1"),
+                _recipe(dotted, value),
+            )  # fmt: skip
     for name, key in keys_of(ScratchSection, "model.config").items():
         if key.scalar is int:  # model.config has free names; these are those of most networks
             yield Attack(
-                "large numbers", f"model.config.{name}", ("train", "attack.yaml", "--max_steps", "1"),
-                _recipe(f"model.config.{name}", LARGE[int]),
+                "large numbers", "train", f"model.config.{name}", LARGE[int],
+                ("train", "attack.yaml", "--max_steps", "1"), _recipe(f"model.config.{name}", LARGE[int]),
             )  # fmt: skip
 
 
@@ -296,7 +364,7 @@ def _named_files() -> Iterator[Attack]:
     for dotted in (*INPUT_PATHS, *TEXT_PATHS):
         for kind, make in {**FILES, **PIPE}.items():
             yield Attack(
-                "named files", f"{dotted}: {kind}", ("data", "inspect", "attack.yaml", "--estimate"),
+                "named files", dotted, "file", kind, ("data", "inspect", "attack.yaml", "--estimate"),
                 _both(_recipe(dotted, "hostile"), _making(make, "hostile")),
             )  # fmt: skip
 
@@ -311,14 +379,14 @@ def _inputs() -> Iterator[Attack]:
                 for kind, make in kinds.items():
                     hostile = f"hostile{Path(word).suffix or '.txt'}"
                     yield Attack(
-                        "inputs", f"{command}{mark}, {word} {place}: {kind}",
+                        "inputs", command, f"{word} {place}{mark}", kind,
                         (*words[:place], hostile, *words[place + 1 :]), _making(make, hostile), output,
                     )  # fmt: skip
         for flag in _flags(command, "Path"):
             if flag in READ and (flag in words or not mark):
                 for kind, make in {**FILES, **PIPE}.items():
                     yield Attack(
-                        "inputs", f"{command}{mark} {flag}: {kind}", (*words, flag, "hostile.txt"),
+                        "inputs", command, f"{flag}{mark}", kind, (*words, flag, "hostile.txt"),
                         _making(make, "hostile.txt"), output,
                     )  # fmt: skip
 
@@ -340,10 +408,10 @@ def _endings() -> Iterator[Attack]:
                           ["eval", "outputs/finished", name], ["data", "inspect", "good.yaml", name]):  # fmt: skip
                 command = " ".join(words[: 2 if words[0] in ("index", "data") else 1])
                 yield Attack(
-                    "endings", f"{command} {name}: {kind}", tuple(words), _making(FILES[kind], name), _output_of(words)
+                    "endings", ending, command, kind, tuple(words), _making(FILES[kind], name), _output_of(words)
                 )
     for url in ("http://127.0.0.1:9/a.txt", "nonesuch://a/b.txt", "memory://a.jsonl", "file:///nonesuch.txt", "s3://"):
-        yield Attack("endings", f"predict {url}", ("predict", "outputs/finished", url))
+        yield Attack("endings", "URL", "predict", url, ("predict", "outputs/finished", url))
 
 
 def folder_attacks(start: Path) -> Iterator[Attack]:
@@ -357,9 +425,8 @@ def folder_attacks(start: Path) -> Iterator[Attack]:
                     if command not in ("data apply", "ensemble"):
                         words = GOOD[command][0].split() if command != "recipe show" else words
                     name = f"{folder}/{file.name}"
-                    yield Attack(
-                        "folders", f"{command}, {name}: {kind}", tuple(words), _making(make, name), _output_of(words)
-                    )
+                    yield Attack("folders", f"{command} {folder}", file.name, kind, tuple(words), _making(make, name),
+                                 _output_of(words))  # fmt: skip
 
 
 def foreign_attacks(start: Path) -> Iterator[Attack]:
@@ -371,15 +438,53 @@ def foreign_attacks(start: Path) -> Iterator[Attack]:
             name = str(file.relative_to(start))
             for number, (kind, make) in enumerate({**FILES, **PIPE}.items()):
                 words = lines[(count + number) % len(lines)].split()
-                yield Attack("foreign folders", f"{' '.join(words)}, {name}: {kind}", tuple(words), _making(make, name),
+                yield Attack("foreign folders", " ".join(words), name, kind, tuple(words), _making(make, name),
                              _output_of(words))  # fmt: skip
             places = _places_in(json.loads(file.read_text(encoding="utf-8"))) if file.suffix == ".json" else ()
             for number, place in enumerate(places):
                 for value in VALUES_OF_JSON[number % 4 :: 4]:
                     words = lines[number // 4 % len(lines)].split()
                     prepare = functools.partial(_replaced, file=name, place=place, value=value)
-                    told = f"{name} {'.'.join(map(str, place))[:60]}: {ascii(value)[:20]}"
-                    yield Attack("values in folders", told, tuple(words), prepare, _output_of(words))
+                    where = f"{name} {'.'.join(map(str, place))[:60]}"
+                    yield Attack("values in folders", " ".join(words), where, ascii(value)[:20], tuple(words), prepare,
+                                 _output_of(words), shared=True)  # fmt: skip
+
+
+def piece_attacks(start: Path) -> Iterator[Attack]:
+    """Sentencepiece models that are none, or lie: cut, with changed bytes, and well-formed ones that hold nonsense."""
+    name = "spiece/sentencepiece.bpe.model"
+    good = (start / name).read_bytes()
+    models = {f"cut at {share}/16": good[: len(good) * share // 16] for share in range(1, 16)}
+    for number in range(48):
+        at = number * len(good) // 48
+        for byte in (0, good[at] ^ 0x80, 0xFF):
+            models[f"byte {at} is {byte}"] = good[:at] + bytes([byte]) + good[at + 1 :]
+    unit, large = field(1, field(1, "a") + field(2, -1.0)), 1 << 63
+    odd: dict[str, bytes] = {
+        **{f"{place} of {size} bytes": varint(key) + varint(size) + b"x" for place, key in (
+            ("a piece", 10), ("a spec", 18), ("a normaliser", 26), ("an unknown field", 34))
+            for size in (2, 1 << 31, large)},
+        **{f"wire type {wire}": varint(1 << 3 | wire) + b"\1" * 9 for wire in (0, 1, 3, 4, 5, 6, 7)},
+        **{f"a piece of wire type {wire}": field(1, varint(1 << 3 | wire) + b"\1" * 8) for wire in (0, 1, 5)},
+        **{f"a piece {ascii(piece)[:20]}": field(1, field(1, piece)) for piece in (
+            "", "▁", "a", "<s>", "<mask>", "</s>", "\0", " ", b"\xff\xfe", "\u202e", "x" * 1_000_000, "\U0010ffff")},
+        **{f"a score {score}": field(1, field(1, "zz") + field(2, score)) for score in (
+            float("nan"), float("inf"), float("-inf"), 3e38, -3e38, 1e-45)},
+        "a score of zeros": field(1, field(1, "zz") + field(2, 7)), "a piece without text": field(1, field(2, -1.0)),
+        **{f"a piece of type {kind}": field(1, field(1, "zz") + field(3, kind)) for kind in (0, *range(2, 8), large)},
+        **{f"model type {kind}": field(2, field(3, kind)) for kind in (0, 2, 3, 4, 99, large)},
+        **{f"a table {ascii(table)[:30]} {len(table)}": field(3, field(2, table)) for table in (
+            b"", b"\0", b"\0" * 4, b"\xff" * 4, b"\4\0\0\0\0\0\0\0", b"\4\0\0\0" + b"\xff" * 40, b"\xff" * 100_000)},
+        "a table that is a number": field(3, field(2, 1 << 40)), "one more piece": unit, "many pieces": unit * 100_000,
+        "pieces of another text": b"".join(field(1, field(1, f"p{n}")) for n in range(300_000)),
+        "empty pieces": field(1, b"") * 1_000_000, "twice": good, "zeros": b"\0" * 1_000_000,
+    }  # fmt: skip
+    models |= {f"{told}, {where}": content + good if where == "before" else good + content
+               for told, content in odd.items() for where in ("before", "behind")}  # fmt: skip
+    models |= {"no pieces": field(2, field(3, 1)), "one piece": unit, "fewer": good[: good.index(field(1, "▁")[:-1])]}
+    for number, (told, content) in enumerate(models.items()):
+        words = FOREIGN["spiece"][number % len(FOREIGN["spiece"])].split()
+        yield Attack("pieces", words[0], "model", told, tuple(words), _making(put(content), name), _output_of(words))
 
 
 def _places_in(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -408,38 +513,40 @@ def _with(content: Any, place: tuple[Any, ...], value: Any) -> Any:
 
 def name_attacks(start: Path) -> Iterator[Attack]:
     """Code that only an opened folder names, under every key of this kind. If it runs it makes the file RAN."""
-    for file in OPENED:
+    for file in (each for each in OPENED if (start / each).is_file()):
         for words in _opening(file):
             for key in CODE_KEYS:
                 name = "runpy:run_path" if key == "data.reader" else "evil:run"
                 prepare = functools.partial(_name, file=file, key=key, value=name)
-                yield Attack("names in folders", f"{' '.join(words)}, {file} {key}", tuple(words), prepare, _new(words))
+                yield Attack("names in folders", " ".join(words), f"{file} {key}", name, tuple(words), prepare,
+                             _new(words), shared=True)  # fmt: skip
 
 
 def path_attacks(start: Path) -> Iterator[Attack]:
     """A file outside in place of every text of the files by which folders tell what they are, under every key of a
     recipe that is a path, and a link in place of every file. What holds STOLEN afterwards was copied."""
-    for file in OPENED:
+    for file in (each for each in OPENED if (start / each).is_file()):
         keys = ("decode.terms", "masking.dictionary")
         keys = (*INPUT_PATHS, *TEXT_PATHS, "data.dataset") if file.endswith(".yaml") else keys
         for words in _opening(file):
             for key in keys:
                 for how in ("absolute", "relative"):
                     prepare = functools.partial(_name, file=file, key=key, value=how)
-                    name = f"{' '.join(words)}, {file} {key} {how}"
-                    yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+                    told = " ".join(words), f"{file} {key}", how
+                    yield Attack("paths in folders", *told, tuple(words), prepare, _new(words), shared=True)
         folder = Path(file).parent
         for told in sorted(path for path in (start / folder).glob("*.json") if path.name in TOLD):
             for place in _texts_in(json.loads(told.read_text(encoding="utf-8"))):
                 for words in _opening(file)[:4]:
                     prepare = functools.partial(_exchange, file=f"{folder}/{told.name}", place=place)
-                    name = f"{' '.join(words)}, {folder}/{told.name} {'.'.join(map(str, place))[:60]}"
-                    yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+                    where = f"{folder}/{told.name} {'.'.join(map(str, place))[:60]}"
+                    yield Attack("paths in folders", " ".join(words), where, "in its place", tuple(words), prepare,
+                                 _new(words), shared=True)  # fmt: skip
         for each in sorted(path for path in (start / folder).glob("*") if path.is_file()):
             for words in _opening(file):
                 prepare = functools.partial(_link, file=f"{folder}/{each.name}")
-                name = f"{' '.join(words)}, link {folder}/{each.name}"
-                yield Attack("paths in folders", name, tuple(words), prepare, _new(words))
+                told = " ".join(words), f"{folder}/{each.name}", "a link"
+                yield Attack("paths in folders", *told, tuple(words), prepare, _new(words), shared=True)
 
 
 def _opening(file: str) -> list[list[str]]:
@@ -544,7 +651,7 @@ def _numbers() -> Iterator[Attack]:
         for flag in dict.fromkeys((*_flags(command, "int"), *_flags(command, "float"), *shared)):
             for value in (*NUMBERS, *(() if flag in ENDLESS else (CROWD,))):
                 yield Attack(
-                    "numbers", f"{command}{mark} {flag} {value[:9]}", (*words, f"{flag}={value}"),
+                    "numbers", command, f"{flag}{mark}", f"{value[:9]} {len(value)}", (*words, f"{flag}={value}"),
                     writes=_output_of(words),
                 )  # fmt: skip
 
@@ -560,7 +667,7 @@ def _texts() -> Iterator[Attack]:
                 continue
             for value in TEXTS:
                 yield Attack(
-                    "texts", f"{command}{mark} {flag} {value[:9]!r} {len(value)}", (*words, f"{flag}={value}"),
+                    "texts", command, f"{flag}{mark}", f"{value[:9]!r} {len(value)}", (*words, f"{flag}={value}"),
                     writes=_output_of(words),
                 )  # fmt: skip
 
@@ -607,8 +714,8 @@ def _outputs() -> Iterator[Attack]:
                         told = GIVEN_UP.get((f"{command}{mark}", place), told)
                     if command == "new" and flag == "-o":  # which adds the ending
                         told = f"{place}.yaml"
-                    name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"
-                    yield Attack("outputs", name, (*begun, *target, *after, *more), prepare, told)
+                    line = (*begun, *target, *after, *more)
+                    yield Attack("outputs", command, " ".join((flag + mark, *more)), place[:40], line, prepare, told)
 
 
 def _names() -> Iterator[Attack]:
@@ -620,14 +727,14 @@ def _names() -> Iterator[Attack]:
                 continue
             for hostile in (path.with_name(NOT_UTF8 + path.name), Path(NOT_UTF8, path.name)):
                 line = (*words[:place], str(hostile), *words[place + 1 :])
-                name = f"{command}{mark}, {word} {place}: {ascii(str(hostile))}"
-                yield Attack("names", name, line, _moved(word, hostile))
+                where = f"{word} {place}{mark}"
+                yield Attack("names", command, where, ascii(str(hostile)), line, _moved(word, hostile))
     for folder, readers in READERS.items():
         for command in readers:
             words = ["recipe", "show", folder] if command == "recipe show" else GOOD[command][0].split()
             for inside in (NOT_UTF8, f"{NOT_UTF8}.txt", f"{NOT_UTF8}/manifest.json", f"{NOT_UTF8}.pdparams"):
                 make = _making(put(b"{}"), f"{folder}/{inside}")
-                yield Attack("names", f"{command}, {folder}: {ascii(inside)}", tuple(words), make, _output_of(words))
+                yield Attack("names", command, folder, ascii(inside), tuple(words), make, _output_of(words))
 
 
 def _moved(word: str, hostile: Path) -> Callable[[Path], None]:
@@ -659,7 +766,7 @@ def _inputs_as_outputs() -> Iterator[Attack]:
                     told = f"{name}.yaml" if command == "new" else None  # which adds the ending
                     more = ("--overwrite",) if _has(command, "--overwrite") else ()
                     yield Attack(
-                        "inputs as outputs", f"{command}{mark} {flag} {word}: {kind}",
+                        "inputs as outputs", f"{command}{mark} {flag}", word, kind,
                         (*begun, flag, name, *after, *more), functools.partial(_linked, make, word, name), told,
                     )  # fmt: skip
 
@@ -671,7 +778,8 @@ def _models() -> Iterator[Attack]:
                      "new train.tsv --dev dev.tsv --yes -o new.yaml --model {}",
                      "train good.yaml --max_steps 1 --model_name_or_path {}"):  # fmt: skip
             words = tuple(word.format(name) for word in line.split())
-            yield Attack("models", f"{words[0]} {ascii(name)[:60]} {len(name)}", words, writes=_output_of(list(words)))
+            value = f"{ascii(name)[:60]} {len(name)}"
+            yield Attack("models", words[0], "model", value, words, writes=_output_of(list(words)))
 
 
 def _rows() -> Iterator[Attack]:
@@ -679,7 +787,7 @@ def _rows() -> Iterator[Attack]:
     for place in _places_in(SPANS):
         for value in (*VALUES_OF_JSON, 5, 18, 19, "4", "O", "B-PER", [0, 4], [0, 4, "PER"], {"start": 0, "end": 1}):
             lines = [json.dumps(SPANS)] * 3 + [json.dumps(_with(SPANS, place, value))]
-            name = f"{'.'.join(map(str, place))}: {ascii(value)[:30]}"
+            told = ".".join(map(str, place)), ascii(value)[:30]
             make = put("".join(f"{line}\n" for line in lines).encode())
             for line in ("new spans.jsonl --dev none --model scratch --yes -o new.yaml",
                          "train spans.yaml --max_steps 1",
@@ -687,13 +795,24 @@ def _rows() -> Iterator[Attack]:
                          "data inspect spans.yaml spans.jsonl"):  # fmt: skip
                 words = line.split()
                 prepare = _both(_making(make, "spans.jsonl"), _making(put(SPANS_RECIPE), "spans.yaml"))
-                yield Attack("rows", f"{' '.join(words[:2])} {name}", tuple(words), prepare, _output_of(words))
+                yield Attack("rows", " ".join(words[:2]), *told, tuple(words), prepare, _output_of(words))
 
 
 SPANS_RECIPE = b"""extends: good.yaml
 task: token_classification
 data: {train: spans.jsonl, dev: spans.jsonl, format: spans}
 """
+
+
+def _environments() -> Iterator[Attack]:
+    """Each variable of ENVIRONMENTS with values that no shell or scheduler gives it."""
+    for variables, lines in ENVIRONMENTS:
+        for variable in variables:
+            for value in (*TEXTS, "1(x999999999999)", "n[1-999999999999]", "zh_CN.GBK", "٣"):
+                for line in lines:
+                    words = line.split()
+                    yield Attack("environments", line, variable, f"{value[:20]!r} {len(value)}", tuple(words),
+                                 writes=_new(words), env={**variables, variable: value})  # fmt: skip
 
 
 def _cleaned() -> Iterator[Attack]:
@@ -711,14 +830,14 @@ def _cleaned() -> Iterator[Attack]:
     for name, contents in documents.items():
         for content in contents:
             prepare = functools.partial(_mine, name=name, content=content)
-            yield Attack("cleaned", f"mine/{name} {content[:30]!r}", words, prepare, "outputs")
+            yield Attack("cleaned", "mine", name, repr(content[:30]), words, prepare, "outputs")
     for place in ("outputs/finished", "outputs/finished/checkpoints", "outputs/finished/model",
                   "outputs/finished/checkpoints/checkpoint-1", "outputs/folds", "outputs/folds/fold-1",
                   "outputs/folds/fold-1/model", "outputs/folds/fold-1/checkpoints"):  # fmt: skip
         prepare = functools.partial(_moved_away, place=place)
         for named in ("outputs", *(["outputs/finished"] if place != "outputs/finished" else [])):
             line = (*words[:2], named, *words[-3:])
-            yield Attack("cleaned", f"{named}: {place} is a link", line, prepare, "outputs")
+            yield Attack("cleaned", named, place, "a link", line, prepare, "outputs")
 
 
 def _mine(folder: Path, name: str, content: bytes) -> None:

@@ -59,6 +59,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "deep": put(DEEP.encode()),
     "a list": put(b"[1, 2]\n"),
     "a number": put(b"7\n"),
+    "thousands of digits": put(b"9" * 5000 + b"\t" + b"9" * 5000 + b"\n"),
     "no keys": put(b"{}\n"),
     "NaN": put(b"NaN\n"),
     "UTF-16": put("text\tlabel\n好\tpos\n".encode("utf-16")),

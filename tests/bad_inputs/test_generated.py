@@ -1,8 +1,9 @@
 """Whatever is declared is attacked: generator.py makes the attacks, and all must end in the same few ways.
 
-A sample runs always, the same one each time; NLPCTL_SLOW=1 runs all, and with NLPCTL_ATTACKS=0.1:7 a random tenth of
-them, that of seed 7; 0.1-0.2:7 is the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line
-of JSON per attack.
+A sample runs always, the same one each time. NLPCTL_SLOW=1 runs a thinned whole, a quarter of all: every place of every
+command is attacked, and every command with every value, but not every place with every value. NLPCTL_ATTACKS chooses
+others: thin:7 is thinned by seed 7, all is everything, which takes hours, 0.1:7 a random tenth of all, that of seed 7,
+and 0.1-0.2:7 the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from pathlib import Path
 import generator
 import pytest
 from command_lines import CommandLines, Ended
-from generator import Attack, attacks, folder_attacks, foreign_attacks, name_attacks, path_attacks
-from library_tokenizers import encoder, unigram
+from generator import Attack, all_attacks, attacks, thinned
+from library_tokenizers import encoder, unigram, with_sentencepiece_model
 from safetensors.numpy import load_file, save_file
 
 from nlpctl.cli.values import WRITTEN
 
 SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
-PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
+# `where: message`, or the command line itself, or what is missing.
+PLACE = re.compile(r"error: (.* is not installed$|\S.*(: |`))", re.DOTALL | re.MULTILINE)
 FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "names")
 FAMILIES += ("folders", "names in folders", "paths in folders", "inputs as outputs", "models", "rows", "cleaned")
-OF_FOLDERS = ("foreign folders", "values in folders")
+FAMILIES += ("environments",)
+OF_FOLDERS = ("foreign folders", "values in folders", "pieces")
 FAMILIES += OF_FOLDERS
 LIBRARIES = (".ses", "jieba.cache")  # what ONNX Runtime and jieba leave
 SAMPLE = 3  # attacks of each family
@@ -56,6 +59,7 @@ def top(start: Path, tmp_path_factory: pytest.TempPathFactory, with_paddle: Comm
         shutil.copytree(FIXTURES / source, folder / name, ignore=shutil.ignore_patterns("expected.*", "word_head.npz"))
     divide(folder / "sharded")
     encoder(folder / "pieces", unigram())
+    with_sentencepiece_model(encoder(folder / "spiece", unigram()))
     if "NLPCTL_SLOW" in os.environ:
         (folder / "pairs.tsv").write_text("a\tb\na clean room\ttidy\nnoise\tloud\n", encoding="utf-8")
         (folder / "pairs.yaml").write_text(PAIRS, encoding="utf-8")
@@ -121,7 +125,7 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     before = fingerprint(here)
     began = time.monotonic()
     try:
-        ended = lines.run(attack.words, here, env={"TMPDIR": str(temporary)}, timeout=180)
+        ended = lines.run(attack.words, here, env={"TMPDIR": str(temporary), **(attack.env or {})}, timeout=180)
     except subprocess.TimeoutExpired:
         return ["it hangs"]
     found = _said_wrong(ended)
@@ -204,27 +208,24 @@ def check(chosen: list[Attack], top: Path, tmp_path: Path, lines: CommandLines) 
     assert not failures, f"{len(failures)} of {len(chosen)} attacks:\n{told}"
 
 
-def test_a_sample(top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
-    check(sampled(all_of(top)), top, tmp_path, with_paddle)
+def test_a_sample(top: Path, tmp_path: Path, with_all_modules: CommandLines) -> None:
+    check(sampled(all_attacks(top)), top, tmp_path, with_all_modules)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
-def test_all(family: str, top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
-    made = [attack for attack in all_of(top) if attack.family == family and drawn(attack)]
-    check(made, top, tmp_path, with_paddle)
+def test_all(family: str, top: Path, tmp_path: Path, with_all_modules: CommandLines) -> None:
+    check(drawn(attack for attack in all_attacks(top) if attack.family == family), top, tmp_path, with_all_modules)
 
 
-def all_of(top: Path) -> list[Attack]:
-    return [*attacks(), *folder_attacks(top), *foreign_attacks(top), *name_attacks(top), *path_attacks(top)]
-
-
-def drawn(attack: Attack) -> bool:
-    """Whether it is in the share of NLPCTL_ATTACKS."""
-    share, _, seed = os.environ.get("NLPCTL_ATTACKS", "1").partition(":")
-    *least, most = share.split("-")
-    place = int.from_bytes(_digest(attack, seed)[:4], "big") / 2**32
-    return (float(least[0]) if least else 0) <= place < float(most)
+def drawn(made: Iterable[Attack]) -> list[Attack]:
+    """Those of NLPCTL_ATTACKS."""
+    share, _, seed = os.environ.get("NLPCTL_ATTACKS", "thin").partition(":")
+    if share == "thin":
+        return thinned(made, lambda attack: _digest(attack, seed))
+    *least, most = ("1" if share == "all" else share).split("-")
+    begin, end = float(least[0]) if least else 0, float(most)
+    return [each for each in made if begin <= int.from_bytes(_digest(each, seed)[:4], "big") / 2**32 < end]
 
 
 def _digest(attack: Attack, seed: str = "") -> bytes:
@@ -244,6 +245,16 @@ def test_what_is_written_is_known_from_what_is_read() -> None:
         paths = {flag: param.name for param in options for flag in param.opts}
         for flag in generator._flags(name, "Path"):
             assert (paths[flag] in WRITTEN) == (flag not in generator.READ), f"{name} {flag}"
+
+
+def test_the_thinned_whole_has_every_place_and_every_value_of_every_door() -> None:
+    made = attacks()
+    thin = thinned(made, _digest)
+    assert set().union(*(attack.pairs for attack in thin)) == set().union(*(attack.pairs for attack in made))
+    assert len(thin) < len(made) / 3 and len({(each.family, each.name) for each in thin}) == len(thin)
+    assert thinned(reversed(made), _digest) == thin
+    other = thinned(made, lambda attack: _digest(attack, "7"))
+    assert len({each.name for each in other} - {each.name for each in thin}) > len(thin) / 4
 
 
 def test_there_are_many() -> None:

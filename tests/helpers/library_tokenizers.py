@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -101,6 +102,35 @@ def written(folder, library, **settings):
     folder.mkdir(exist_ok=True)
     library.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps({**SETTINGS, **settings}), encoding="utf-8")
+    return folder
+
+
+def field(number: int, value: int | float | str | bytes) -> bytes:
+    """A field of a protobuf message."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    if isinstance(value, float):
+        return varint(number << 3 | 5) + struct.pack("<f", value)
+    content = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def varint(value: int) -> bytes:
+    lower, rest = value & 0x7F, value >> 7
+    return bytes([lower | 0x80]) + varint(rest) if rest else bytes([lower])
+
+
+def with_sentencepiece_model(folder: Path) -> Path:
+    """`folder` with its Unigram vocabulary as a sentencepiece model of XLM-R in place of tokenizer.json."""
+    content = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    words = content["model"]["vocab"][len(SPECIALS) :]
+    pieces = [field(1, "<unk>") + field(3, 2), field(1, "<s>") + field(3, 3), field(1, "</s>") + field(3, 3)]
+    pieces += [field(1, piece) + field(2, score) for piece, score in words]
+    (folder / "sentencepiece.bpe.model").write_bytes(
+        b"".join(field(1, piece) for piece in pieces) + field(2, field(3, 1)) + field(3, field(1, "identity"))
+    )
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}', encoding="utf-8")
     return folder
 
 
