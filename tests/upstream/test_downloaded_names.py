@@ -1,5 +1,6 @@
 """huggingface_hub takes the name of a file in its cache from the hub, unchecked."""
 
+import json
 import subprocess
 import sys
 
@@ -15,30 +16,57 @@ with names_in_the_cache() if "checked" in sys.argv else contextlib.nullcontext()
 """
 
 
-@pytest.mark.parametrize("checked", [False, True])
-def test_an_etag_leads_out_of_the_cache(tmp_path, checked):
-    repository = Repository()
-    commit = repository.commit({"config.json": b"{}"})
-    outside = tmp_path / "outside"
-    outside.mkdir()
+COMMIT = "c" * 40
+FILE = {"type": "file", "path": "config.json", "size": 2, "oid": "a" * 40, "xetHash": "a" * 64}
 
-    def hostile(handler):
-        handler.send_response(200)
-        for name, value in {"ETag": '"../../../../outside/x"', "X-Repo-Commit": commit, "Content-Length": "2"}.items():
-            handler.send_header(name, value)
+
+def answer(status: int = 200, content: bytes = b"{}", **headers: str):
+    def answers(handler):
+        handler.send_response(status)
+        for name, value in {"Content-Length": str(len(content)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
         handler.end_headers()
         if handler.command == "GET":
-            handler.wfile.write(b"{}")
+            handler.wfile.write(content)
 
-    repository.answers = {"/resolve/": hostile}
+    return answers
+
+
+def listed(oid: str):
+    return answer(content=json.dumps([FILE | {"lfs": {"oid": oid, "size": 2, "pointerSize": 1}}]).encode())
+
+
+# A hostile answer of the hub, its refusal, and what is made outside of the cache without one.
+OUT = "../../../../outside"
+HOSTILE = {
+    "an ETag": (
+        {"/resolve/": answer(ETag=f'"{OUT}/x"', X_Repo_Commit=COMMIT)},
+        f"its ETag can be no name of a file: '{OUT}/x'",
+        "x",
+    ),
+    "the commit of an absent file": (
+        {"/resolve/": answer(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=OUT)},
+        f"its X-Repo-Commit is no commit: '{OUT}'",
+        "config.json",
+    ),
+    "the checksum of a file in Xet": (
+        {"/tree/": listed(f"{OUT}/x")},
+        f"its ETag can be no name of a file: '{OUT}/x'",
+        "x.lock",
+    ),
+}
+
+
+@pytest.mark.parametrize("checked", [False, True])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_leads_out_of_the_cache(tmp_path, name, checked):
+    answers, refusal, made = HOSTILE[name]
+    outside = tmp_path / "outside"
+    outside.mkdir()
     with hugging_face_server() as hub:
-        hub.repositories["org/tiny"] = repository
-        words = [sys.executable, "-c", CODE, commit, *(["checked"] if checked else [])]
+        hub.repositories["org/tiny"] = Repository(commits={COMMIT: {"config.json": b"{}"}}, answers=answers)
+        words = [sys.executable, "-c", CODE, COMMIT, *(["checked"] if checked else [])]
         env = {"HF_ENDPOINT": hub.endpoint, "HF_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
         done = subprocess.run(words, env=env, capture_output=True, text=True)
-    if checked:
-        assert "its ETag can be no name of a file: '../../../../outside/x'" in done.stderr
-        assert not list(outside.iterdir())
-    else:
-        assert done.returncode == 0, done.stderr
-        assert (outside / "x").read_bytes() == b"{}"
+    assert (refusal in done.stderr) == checked, done.stderr
+    assert not list(outside.iterdir()) if checked else (outside / made).exists()
