@@ -63,7 +63,8 @@ def load_recipe(
     if not isinstance(source, Mapping):
         refuse_not_utf8(os.path.abspath(source))
     log = LoadLog()
-    tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
+    tasks = [str(each.text) for each in overrides if each.key == "task"]
+    tree, path = read_source(source, log, purpose, task_given=tasks[-1] if tasks else None)
     for override in overrides:
         tree = _apply(tree, override, log)
     recipe = without_new_cache(_resolved(tree, path, purpose, log))

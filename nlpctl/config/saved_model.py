@@ -27,29 +27,32 @@ _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 _ONE_LABEL = "single_label_classification"  # as problem_type, and what is meant where there is none
 
 
-def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
+def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: str | None) -> dict[str, Any]:
     """The values of a recipe that applies the model in `folder`, by section; `file` is its config.
 
-    `task_given`: the command line names the task. UserError: no task of nlpctl has such a head, or the command needs a
-    head and there is none.
+    `task_given`: the task that the command line names. UserError: no task of nlpctl has such a head, or the command
+    needs a head and there is none.
     """
     config = _flat(read_json(file))
     read_sentence_folder(folder)  # whose modules may ask for code, whatever the task
     length = _length(config, folder)
     data: dict[str, Any] = {"max_seq_length": length}
     values = {"model": {"name_or_path": os.path.abspath(folder)}, "data": data}
-    if task_given:
+    if task_given is not None and not _takes_scores(task_given):
         return values
-    if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
+    if task_given is None and (purpose == "embed" or (purpose == "observe" and _kind(config) is None)):
         return {"task": _vector_task().name, **values}
     scorer = read_cross_encoder(folder, config)
+    pair = {"columns": {"text_pair": "text_pair"}}
+    if task_given is not None:
+        return values if scorer is None else {**values, "data": data | pair}
     task, mark = _task(config, file, purpose, scores_alone=scorer == "Sigmoid"), read_mark(config)
     if mark is not None and _is_still(mark, config):
         sections = mark.sections()
         labels = {"labels": list(mark.labels)} if _has_one_logit(config) else {}  # which two labels made
         return {"task": mark.task, **values, **sections, "data": {**data, **sections["data"], **labels}}
     if task.pairs or scorer is not None:
-        data["columns"] = {"text_pair": "text_pair"}
+        data |= pair
     if task.reads("data.doc_stride"):
         data["doc_stride"] = max(1, length // 4)
     return {"task": task.name, **values}
@@ -68,10 +71,10 @@ def sentence_values(folder: Path) -> dict[str, Any] | None:
     return {"data": length, "retrieval": made.retrieval()}
 
 
-def hub_values(name: str, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
+def hub_values(name: str, purpose: Purpose, *, task_given: str | None) -> dict[str, Any]:
     """The same for a name of PaddleNLP's hub. Its files may not be here yet, so the length is the recipe's default."""
     values: dict[str, Any] = {"model": {"name_or_path": name}}
-    if task_given:
+    if task_given is not None:
         return values
     if purpose in ("embed", "observe"):
         return {"task": _vector_task().name, **values}
@@ -88,6 +91,12 @@ def without_config(folder: Path) -> str:
     if config_file(folder) is None and holds(folder, "*.pdmodel", "*.pdiparams", "*.pdparams"):
         return f"make a model of its parameters: nlpctl convert-static {folder} --to MODEL"
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
+
+
+def _takes_scores(task: str) -> bool:
+    """Whether the task has a head as that of a CrossEncoder."""
+    info = find_task(task)
+    return info is not None and (info.matches or info.network_class == "SequenceClassification")
 
 
 def _vector_task() -> TaskInfo:

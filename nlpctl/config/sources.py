@@ -41,12 +41,12 @@ DATA_SUFFIXES = (".tsv", ".csv", *JSON_LINES, ".txt")  # .json is YAML too
 
 
 def read_source(
-    source: str | Path | Mapping[str, Any], log: LoadLog, purpose: Purpose = "train", *, task_given: bool = False
+    source: str | Path | Mapping[str, Any], log: LoadLog, purpose: Purpose = "train", *, task_given: str | None = None
 ) -> tuple[TableNode, Path | None]:
     """The tree of a recipe file, run directory, model folder or name of PaddleNLP's hub, and the file it starts from.
 
-    No file: a mapping, or a name of the hub. `task_given`: the command line names the task, which a model that nlpctl
-    did not write may leave open.
+    No file: a mapping, or a name of the hub. `task_given`: the task that the command line names, which a model that
+    nlpctl did not write may leave open.
     Raises UserError when `source` is none of them.
     """
     if isinstance(source, Mapping):

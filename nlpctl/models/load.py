@@ -16,6 +16,7 @@ import numpy as np
 from nlpctl import console
 from nlpctl.config.saved_model import written_class
 from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.config.sentence_folder import read_cross_encoder
 from nlpctl.config.weights_mark import read_mark
 from nlpctl.documents import Mismatch
 from nlpctl.errors import UserError
@@ -431,6 +432,8 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         return _Parts(
             family, config, weights, load_tokenizer(folder, family), card.labels, card.thresholds, card.calibration
         )
+    if head.name == "SequenceClassification":
+        read_cross_encoder(folder, config)  # of a recipe that names the folder, which nothing has asked before
     known = _written(config, weights)
     return _Parts(family, config, weights, load_tokenizer(folder, family), config_labels(config), *known)
 

@@ -221,18 +221,28 @@ def test_a_cross_encoder_of_several_logits_reads_pairs(tmp_path: Path, function:
         assert (recipe.task, recipe.data.columns.text_pair) == (task, "text_pair")
 
 
-@pytest.mark.parametrize("name", ["reranker", "three-labels"])
-def test_a_cross_encoder_that_reads_otherwise(tmp_path: Path, name: str):
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        *(("reranker", task) for task in (None, "text_matching", "sequence_classification")),
+        *(("three-labels", task) for task in (None, "sequence_classification", "multi_label_classification")),
+    ],
+)
+def test_a_cross_encoder_that_reads_otherwise(tmp_path: Path, name: str, task: str | None):
+    """Also where the command line names the task."""
+    named = [] if task is None else [Override("task", task, "--set task")]
     folder = Path(shutil.copytree(FOLDERS / name, tmp_path / "made"))
     rewrite(folder / CONFIG, prompts={"query": "q: "})
-    assert load_recipe(folder, purpose="apply").data.columns.text_pair == "text_pair"
+    assert load_recipe(folder, named, purpose="apply").data.columns.text_pair == "text_pair"
     rewrite(folder / CONFIG, default_prompt_name="query")
     with pytest.raises(UserError, match="default_prompt_name: it scores pairs behind the prompt 'q: '"):
-        load_recipe(folder, purpose="apply")
+        load_recipe(folder, named, purpose="apply")
     rewrite(folder / CONFIG, default_prompt_name=None)
     rewrite(folder / TEXTS, processing_kwargs={"text": {"max_length": 8}})
     with pytest.raises(UserError, match="sentence_bert_config.json: processing_kwargs"):
-        load_recipe(folder, purpose="apply")
+        load_recipe(folder, named, purpose="apply")
+    vectors = load_recipe(folder, [Override("task", "semantic_indexing", "--set task")], purpose="apply")
+    assert vectors.data.columns.text_pair is None  # the encoder alone, of which this says nothing
 
 
 def test_the_width_of_a_distilbert(folder: Path):

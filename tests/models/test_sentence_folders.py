@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import Recipe, with_value
+from nlpctl.config.schema import ModelSection, Recipe, with_value
 from nlpctl.data.rows.retrieval_rows import RetrievalExample
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
+from nlpctl.models.families import Head
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import make_card, save_model_folder
-from nlpctl.models.load import load_trained
+from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.tasks.semantic_indexing import (
     PASSAGE_PROMPTS,
     QUERY_PROMPT,
@@ -71,6 +72,23 @@ def test_the_same_scores(name: str):
         np.testing.assert_allclose([answer["score"] for answer in answers], told["scores"], atol=1e-5)
     else:
         np.testing.assert_allclose(logits, told["scores"], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["reranker", "three-labels"])
+def test_a_recipe_that_names_a_cross_encoder_that_reads_otherwise(name: str, tmp_path: Path):
+    """Its network is the first that asks the folder: to answer with it, and to train from it."""
+    folder = Path(shutil.copytree(FOLDERS / name, tmp_path / "made"))
+    settings = folder / "config_sentence_transformers.json"
+    prompts = {"prompts": {"query": "q: "}, "default_prompt_name": "query"}
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), **prompts}))
+    head = Head("SequenceClassification", matches=name == "reranker")
+    for load in (
+        lambda: load_trained(folder, head),
+        lambda: load_to_train(ModelSection(str(folder)), head, ["0", "1"], vocabulary_texts=None),
+    ):
+        with pytest.raises(UserError, match="default_prompt_name: it scores pairs behind the prompt 'q: '"):
+            load()
+    load_to_train(ModelSection(str(folder)), Head("TokenClassification"), ["O", "B-A"], vocabulary_texts=None)
 
 
 @pytest.mark.parametrize(
