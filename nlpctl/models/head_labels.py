@@ -7,7 +7,7 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +30,22 @@ _LABELLED = ("SequenceClassification", "TokenClassification")  # classes with an
 def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels that a config names (id2label), or LABEL_0 ... by its count; None where it has neither.
 
-    UserError: id2label has no numbers as keys, or a name twice; the count is none.
+    UserError: the keys of id2label are not the ids of outputs, or a name is there twice; the count is none.
     """
+    return _labels(config, _in_order)
+
+
+def counted_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The same for whoever needs none of the names: those that are of no outputs are counted."""
+    return _labels(config, _in_order_or_counted)
+
+
+def _labels(
+    config: Mapping[str, Any], in_order: Callable[[Mapping[str, Any]], tuple[str, ...]]
+) -> tuple[str, ...] | None:
     names = config.get("id2label")
     if isinstance(names, dict) and names:
-        return _in_order(names)
+        return in_order(names)
     count = config.get("num_labels") or config.get("num_classes")
     if count is None and not any(name.endswith(_LABELLED) for name in written_classes(config)):
         return None
@@ -63,8 +74,10 @@ def is_match_logit(labels: Collection[str] | None) -> bool:
 def check_given_labels(recipe: Recipe, folder: Path) -> None:
     """`wanted_labels` of the config in `folder`, for a command that has not loaded the model: UserError if it fails."""
     config = read_config(folder)
-    labels = config_labels(config)
-    if labels and task_info(recipe.task).labelled and written_class(config).endswith(_LABELLED):
+    if not (task_info(recipe.task).labelled and written_class(config).endswith(_LABELLED)):
+        return
+    labels = config_labels(config) if given_labels(recipe.data) is None else counted_labels(config)
+    if labels:
         wanted_labels(recipe, labels, str(folder))
 
 
@@ -123,6 +136,13 @@ def serves_another_task(class_name: str, head: str) -> bool:
     """Whether `class_name` (BertForTokenClassification) has the head of a task other than that of `head`."""
     kinds = {task.network_class for task in known_tasks() if task.network_class is not None}
     return any(class_name.endswith(f"For{kind}") for kind in kinds - {head})
+
+
+def _in_order_or_counted(names: Mapping[str, Any]) -> tuple[str, ...]:
+    try:
+        return _in_order(names)
+    except UserError:
+        return numbered(len(names))
 
 
 def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:

@@ -40,6 +40,7 @@ from nlpctl.models.head_labels import (
     NAME_THEM,
     are_names,
     config_labels,
+    counted_labels,
     is_match_logit,
     serves_another_task,
     tell_unnamed,
@@ -148,7 +149,7 @@ def _from_source(
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
-    parts = as_stored = _parts(source, head)
+    parts = as_stored = _parts(source, head, counted_labels)
     _refuse_lost_weights(parts, head)
     if _by_position(source, parts, head) and (len(parts.labels or ()) == len(labels) or _is_match_logit(parts, head)):
         parts = replace(parts, labels=labels)
@@ -174,16 +175,17 @@ def load_trained(
     head: Head,
     wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
     labels_of_head: Sequence[str] = (),
+    named: bool = False,
 ) -> LoadedModel:
     """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
 
     `wanted` gives the labels of a model that is not nlpctl's, from those that its config names or counts: the same
-    in the order that the network is to have (models/head_labels.py). `labels_of_head`: its labels by id, for a model
-    whose config does not even count them.
+    in the order that the network is to have (models/head_labels.py). `named`: it knows the names without the config's.
+    `labels_of_head`: its labels by id, for a model whose config does not even count them.
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
-    parts = _parts(source, head)
+    parts = _parts(source, head, counted_labels if named or labels_of_head else config_labels)
     if labels_of_head:
         parts = replace(parts, labels=tuple(labels_of_head))
     if source.kind == "nlpctl" and source.folder is not None:
@@ -408,10 +410,13 @@ def paddle_arrays(weights: Weights, family: Family, head: Head | None = None) ->
     return weights.arrays
 
 
-def _parts(source: ModelSource, head: Head) -> _Parts:
+def _parts(
+    source: ModelSource, head: Head, labels_of: Callable[[Mapping[str, Any]], tuple[str, ...] | None]
+) -> _Parts:
+    """`labels_of`: reads the labels of a head out of a config that nlpctl did not write."""
     if source.folder is None:
         model = fetch(source.name)
-        labels = config_labels(model.config)
+        labels = labels_of(model.config) if head.labelled else None
         return _Parts(model.family, model.config, model.weights_file, model.tokenizer, labels, None)
     folder = source.folder
     if source.kind == "export":
@@ -435,7 +440,8 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
     if head.name == "SequenceClassification":
         read_cross_encoder(folder, config)  # of a recipe that names the folder, which nothing has asked before
     known = _written(config, weights)
-    return _Parts(family, config, weights, load_tokenizer(folder, family), config_labels(config), *known)
+    labels = labels_of(config) if head.labelled else None
+    return _Parts(family, config, weights, load_tokenizer(folder, family), labels, *known)
 
 
 def _written(config: Mapping[str, Any], weights: Path) -> tuple[tuple[float, ...] | None, Calibration | None]:

@@ -20,7 +20,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.rows.examples import FeatureList
-from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.labels import LabelSet, given_labels
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.calibration import Calibration
@@ -132,7 +132,10 @@ class Task(ABC):
         """
         from nlpctl.models.load import load_trained
 
-        model = load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        named = given_labels(recipe.data) is not None
+        model = load_trained(
+            source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)), named=named
+        )
         return replace(model, tokenizer=cls.adapt_tokenizer(recipe, model.tokenizer))
 
     @classmethod

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 from nlpctl.models.head_labels import (
     are_names,
+    check_given_labels,
     config_labels,
     numbered,
     serves_another_task,
@@ -51,6 +54,17 @@ def test_a_count_that_is_none(count: object) -> None:
 def test_ids_that_no_output_has(ids: tuple[str, str]) -> None:
     with pytest.raises(UserError, match=f"id2label in config.json: its ids are '{ids[0]}', '{ids[1]}', and those of"):
         config_labels({"id2label": dict(zip(ids, "ab", strict=True))})
+
+
+def test_ids_that_no_output_has_are_counted_where_the_recipe_names_the_labels(tmp_path: Path) -> None:
+    names = {"architectures": ["BertForSequenceClassification"], "id2label": {"1": "a", "2": "b"}}
+    (tmp_path / "config.json").write_text(json.dumps(names))
+    recipe = {"task": "sequence_classification", "model": {"name_or_path": str(tmp_path)}}
+    with pytest.raises(UserError, match="id2label in config.json: its ids are '1', '2'"):
+        check_given_labels(load_recipe(recipe, purpose="apply"), tmp_path)
+    check_given_labels(load_recipe({**recipe, "data": {"labels": ["x", "y"]}}, purpose="apply"), tmp_path)
+    with pytest.raises(UserError, match=r"3 labels \('x', 'y', 'z'\) for a head with 2 outputs"):
+        check_given_labels(load_recipe({**recipe, "data": {"labels": ["x", "y", "z"]}}, purpose="apply"), tmp_path)
 
 
 def test_a_count_is_no_name() -> None:

@@ -95,6 +95,26 @@ def test_labels_are_found_by_name(name, labels):
     np.testing.assert_allclose(ours, theirs[:, [LABELS.index(label) for label in labels]], atol=1e-5)
 
 
+@pytest.mark.parametrize("change", [lambda id: id + 1, lambda id: 2 * id, lambda id: f"LABEL_{id}"])
+def test_ids_that_no_output_has_matter_where_the_names_are_wanted(hugging_face, change):
+    """Not to the head of another task, to a new head, or where the recipe names the outputs."""
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    names = {change(int(id)): name for id, name in config["id2label"].items()}
+    (folder / "config.json").write_text(json.dumps(config | {"id2label": names}))
+    with pytest.raises(UserError, match="id2label in config.json"):
+        load_trained(folder, HEAD)
+    named = load_trained(folder, HEAD, lambda own: ("c", "a", "b"), named=True)
+    assert named.labels == ("c", "a", "b")
+    ours, theirs = run(named.network, "bert-classifier")[1]
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    assert "classifier.weight" in load(folder, ("a", "b")).fresh
+    kept = load(folder, ("c", "a", "b"))
+    assert kept.fresh == () and "its config counts the labels without naming them" in kept.head_note
+    for head in (Head("MaskedLM", labelled=False, predicts_words=True), Head("QuestionAnswering", labelled=False)):
+        load_to_train(ModelSection(name_or_path=str(folder)), head, (), vocabulary_texts=None)
+
+
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_trained_classifier_answers_in_the_order_that_is_wanted(name):
     trained = load_trained(HUGGINGFACE / name, HEAD, lambda own: ("pos", "neg", "mid"))
