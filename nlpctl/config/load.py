@@ -130,7 +130,9 @@ def _with_vectors(tree: TableNode, path: Path | None, purpose: Purpose, log: Loa
         values, origin = _trained_vectors(trained), Origin(display(trained / TASK), opened=trained)
     of_run = opened is not None and opened.absolute() != folder.absolute()
     if values is None and not of_run and folder.is_dir():
-        values, origin = sentence_values(folder), Origin(display(folder))
+        retrieval = tree.entries.get("retrieval")
+        pooling = retrieval.entries.get("pooling") if isinstance(retrieval, TableNode) else None
+        values, origin = sentence_values(folder, pooling_given=pooling is not None), Origin(display(folder))
     return tree if values is None else merge(interpolate(tree_of_values(values, origin), log), tree)
 
 

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Purpose
-from nlpctl.config.sentence_folder import is_sentence_folder, length_file, read_cross_encoder, read_sentence_folder
+from nlpctl.config.sentence_folder import (
+    is_sentence_folder,
+    length_file,
+    read_cross_encoder,
+    read_sentence_folder,
+    refuse_without_pooling,
+)
 from nlpctl.config.tasks import TaskInfo, find_task, known_tasks
 from nlpctl.config.weights_mark import WeightsMark, read_mark
 from nlpctl.errors import UserError
@@ -58,14 +64,17 @@ def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: str
     return {"task": task.name, **values}
 
 
-def sentence_values(folder: Path) -> dict[str, Any] | None:
+def sentence_values(folder: Path, *, pooling_given: bool) -> dict[str, Any] | None:
     """What a folder of sentence-transformers says of vectors, by section; None for any other folder.
 
-    UserError: it is damaged, or makes vectors as nlpctl cannot.
+    `pooling_given`: the recipe has retrieval.pooling. UserError: the folder is damaged, makes vectors as nlpctl cannot,
+    or nobody says how.
     """
     file = config_file(folder)
     made = None if (folder / TASK).is_file() else read_sentence_folder(folder)
     if made is None:
+        if not pooling_given and not (folder / TASK).is_file():
+            refuse_without_pooling(folder)
         return None
     length = {} if file is None else {"max_seq_length": _length(_flat(read_json(file)), folder)}
     return {"data": length, "retrieval": made.retrieval()}

@@ -111,15 +111,12 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     """
     parts = _parts(folder)
     settings = read_json(folder / SETTINGS) if (folder / SETTINGS).is_file() else {}
-    kind = settings.get("model_type", "SentenceTransformer" if parts else None)
-    if parts and kind != "SentenceTransformer":
-        message = f"model_type: with Pooling this is a {str(kind)[:40]}, and nlpctl has the SentenceTransformer only"
-        raise UserError(message, str(folder / SETTINGS), _OTHER)
-    if not parts and kind == "SentenceTransformer" and (folder / MODULES).is_file():
-        message = "its modules are Transformer alone; without Pooling nlpctl does not know what its vectors are"
-        raise UserError(message, str(folder / MODULES), _OTHER)
     if not parts:
         return None
+    kind = settings.get("model_type")
+    if kind not in (None, "SentenceTransformer"):
+        message = f"model_type: with Pooling this is a {str(kind)[:40]}, and nlpctl has the SentenceTransformer only"
+        raise UserError(message, str(folder / SETTINGS), _OTHER)
     length = length_file(folder)
     of_texts = {} if length is None else read_json(length)
     _refuse_other_reading(of_texts, length, _STATES)
@@ -132,6 +129,18 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     similarity = _similarity(settings, normalize, folder / SETTINGS)
     lowercase = of_texts.get("do_lower_case") is True
     return SentenceFolder(mode, dense, normalize, similarity, prompts, default, lowercase)
+
+
+def refuse_without_pooling(folder: Path) -> None:
+    """UserError for a folder of sentence-transformers whose network is all of it, for whoever wants its vectors
+    without saying how: they may be anything."""
+    file = folder / SETTINGS
+    if not (folder / MODULES).is_file() or _parts(folder) or not file.is_file():
+        return
+    if read_json(file).get("model_type") == "SentenceTransformer":
+        message = "its modules are Transformer alone; without Pooling nlpctl does not know what its vectors are"
+        hint = f"say how they are made: @[retrieval.pooling={POOLINGS[0]}], or {', '.join(POOLINGS[1:])}"
+        raise UserError(message, str(folder / MODULES), hint)
 
 
 def read_cross_encoder(folder: Path, config: Mapping[str, Any]) -> str | None:
@@ -179,10 +188,16 @@ def _refuse_other_reading(content: Mapping[str, Any], file: Path | None, usual: 
         if value not in (None, only):
             message = f"{key}: {json.dumps(value)[:60]}, and nlpctl has {only} only"
             raise UserError(message, str(file), _OTHER)
-    for key in ("processing_kwargs", "query_length", "document_length", "query_expansion"):
-        if content.get(key):
-            message = f"{key}: {json.dumps(content[key])[:60]}: it reads texts so, and nlpctl does not"
+    ways = content.get("processing_kwargs")
+    if isinstance(ways, dict):  # those of images and of conversations are for no text
+        ways = {key: ways[key] for key in ("text", "common") if ways.get(key)}
+    for key, value in {"processing_kwargs": ways, **{key: content.get(key) for key in _LATE_INTERACTION}}.items():
+        if value:
+            message = f"{key}: {json.dumps(value)[:60]}: it reads texts so, and nlpctl does not"
             raise UserError(message, str(file), "remove the key if your use allows it")
+
+
+_LATE_INTERACTION = ("query_length", "document_length", "query_expansion")
 
 
 def _of_vectors(file: Path) -> bool:

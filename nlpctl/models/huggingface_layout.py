@@ -543,7 +543,7 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
         return dict(values)
     layout = LAYOUTS[model_type]
     quantised = values.get("quantization_config")
-    if quantised is not None:
+    if quantised:
         method = quantised.get("quant_method") if isinstance(quantised, Mapping) else None
         by = f" by {method}" if isinstance(method, str) else ""
         message = f"quantization_config: the weights are quantised{by}, and nlpctl reads fp32, fp16 and bf16 only"

@@ -38,7 +38,8 @@ def _with_folder(recipe: Recipe, name: str) -> Recipe:
     if any(origin is not None and origin.opened is not None for origin in said):  # a run or its model has said it
         return recipe
     folder = resolve_source(name).folder
-    values = None if folder is None else sentence_values(folder)
+    given = not recipe.leaves_out("retrieval.pooling")
+    values = None if folder is None else sentence_values(folder, pooling_given=given)
     if values is None:
         return recipe
     retrieval = {key: value for key, value in values["retrieval"].items() if recipe.leaves_out(f"retrieval.{key}")}

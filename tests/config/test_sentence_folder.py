@@ -144,7 +144,6 @@ TEXTS = "sentence_bert_config.json"
         (CONFIG, {"default_prompt_name": "a"}, "default_prompt_name: there is no prompt"),
         (CONFIG, {"default_prompt_name": {}}, "default_prompt_name: there is no prompt {}"),
         (CONFIG, {"model_type": "CrossEncoder"}, "model_type: with Pooling this is a CrossEncoder"),
-        (CONFIG, {"model_type": None}, "model_type: with Pooling this is a None"),
         (DENSE, {"module_output_name": "scores"}, "module_output_name: nlpctl's linear layer"),
         (NORMALIZE, {"module_input_name": "token_embeddings"}, 'module_input_name: "token_embeddings"'),
         (TEXTS, {"modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}}},
@@ -197,10 +196,42 @@ def test_modules_that_have_no_config_in_the_folder(tmp_path: Path):
         load_recipe(tmp_path, purpose="embed")
 
 
-def test_a_transformer_alone_makes_no_vectors(folder: Path):
+@pytest.mark.parametrize(
+    ("file", "values"),
+    [
+        (CONFIG, {"model_type": None}),
+        *((TEXTS, {"processing_kwargs": ways})
+          for ways in ({}, {"text": {}, "common": None}, {"image": {"size": 8}}, {"chat_template": {"x": True}})),
+    ],
+)  # fmt: skip
+def test_keys_that_change_no_vector(folder: Path, file: str, values: dict):
+    rewrite(folder / file, **values)
+    assert load_recipe(folder, purpose="embed").retrieval.pooling == "cls"
+
+
+@pytest.mark.parametrize("purpose", ["embed", "observe"])
+def test_a_transformer_alone_makes_vectors_as_somebody_says(folder: Path, purpose: str):
     (folder / MODULES).write_text(json.dumps(json.loads((folder / MODULES).read_text())[:1]))
-    with pytest.raises(UserError, match="modules.json: its modules are Transformer alone; without Pooling"):
-        load_recipe(folder, purpose="embed")
+    rewrite(folder / "config.json", architectures=["BertModel"])
+    with pytest.raises(UserError, match="modules.json: its modules are Transformer alone; without Pooling") as caught:
+        load_recipe(folder, purpose=purpose)
+    assert "retrieval.pooling" in str(caught.value.problems[0].hint)
+    said = [Override("retrieval.pooling", "max", "--set retrieval.pooling")]
+    assert load_recipe(folder, said, purpose=purpose).retrieval.pooling == "max"
+    with pytest.raises(UserError, match="its modules are Transformer alone"):
+        recipe_from(folder)
+    assert recipe_from(folder, retrieval={"pooling": "weightedmean"}).retrieval.pooling == "weightedmean"
+
+
+def test_a_transformer_alone_with_a_head_answers(folder: Path):
+    """Of which nobody wants vectors; it is trained from as well."""
+    (folder / MODULES).write_text(json.dumps(json.loads((folder / MODULES).read_text())[:1]))
+    rewrite(folder / "config.json", architectures=["BertForSequenceClassification"])
+    for purpose in ("apply", "observe"):
+        assert load_recipe(folder, purpose=purpose).task == "sequence_classification"
+    named = {"task": "sequence_classification", "model": {"name_or_path": str(folder)}}
+    load_recipe({**named, "data": {"train": str(folder / MODULES)}}, purpose="train")
+    assert read_sentence_folder(folder) is None  # as few-shot learning asks
 
 
 @pytest.mark.parametrize(

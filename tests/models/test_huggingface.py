@@ -454,6 +454,8 @@ def test_quantised_weights(hugging_face):
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "gptq"}}))
     with pytest.raises(UserError, match="config.json: quantization_config: the weights are quantised by gptq"):
         load_trained(folder, HEAD)
+    (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {}}))
+    load_trained(folder, HEAD)
 
 
 def shard(folder, drop=()):
