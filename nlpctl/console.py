@@ -658,7 +658,7 @@ def wrapped(text: str, width: int) -> list[str]:
     if text.isascii():
         return textwrap.wrap(text, width)
     lines = [""]
-    for piece in _UNBROKEN.findall(text):
+    for piece in _UNBROKEN.findall(" ".join(text.split())):
         if lines[-1] and display_width((lines[-1] + piece).rstrip()) > width:
             lines[-1] = lines[-1].rstrip()
             lines.append("")

@@ -329,7 +329,9 @@ def _with_counts(text: str, rows: Mapping[str, int]) -> str:
     """`text` of a recipe with new files, which have so many `rows`, none of them bad, in the comments of `new`, and in
     the language of these."""
     told = re.search(rf"^ *train: .*# ({_ROWS})\r?$|^ *# ({_ROWS})\r?\n *(?:train|dev|test): ", text, re.M)
-    with in_language(None if told is None else "zh" if (told[1] or told[2]).endswith("行") else "en"):
+    updates = _UPDATES.search(text)
+    shown = (told[1] or told[2] if told else "") + (updates[0] if updates else "")
+    with in_language("zh" if re.search("行|更新", shown) else "en"):
         for part, count in rows.items() if told else ():
             line = rf"^(?: *# {_ROWS}\r?\n)?( *{part}: [^#\r\n]*?) *(?:# {_ROWS})?(?=\r?$)"
             if found := re.search(line, text, re.M):

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import pairwise, permutations, product
-from typing import NamedTuple
 
 import numpy as np
 
@@ -23,11 +22,11 @@ from nlpctl.data.text.word_spans import IDEOGRAPHS
 # -- normalised forms of a text ---------------------------------------------------------------------------------------
 
 _BLANKS = re.compile(r"\s+")
-_NO_LETTER = re.compile(r"[\W_]+")
 # Chinese and Japanese are written without blanks; kana stand here too, unlike in IDEOGRAPHS, which are words of one.
 _UNSPACED = f"[{IDEOGRAPHS}\u3005\u3040-\u30ff]"
 _UNSPACED_GAP = re.compile(rf"(?<={_UNSPACED})[\W_]+|[\W_]+(?={_UNSPACED})")
-_MARK = re.compile(r"[^\w\s]|_")
+_MARKED_GAP = re.compile(r" ?(?:[^\w\s]|_)[\W_]*")
+_LETTER = re.compile(r"([- ]?)[^- ]")  # and the gap before it
 # 1.5 and 15 are different numbers, so what stands between two digits counts.
 _IN_NUMBER = re.compile(r"(?<=\d)[\W_]+(?=\d)")
 
@@ -37,21 +36,30 @@ def same_form(text: str) -> str:
     return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
-class Letters(NamedTuple):
-    """The letters and digits of a text, with one blank for the blanks between them: texts that share a form are equal.
-
-    In `apart` marks are blanks: well-known, well known; in `joined` they are nothing: can't, cant. Beside a character
-    of a script without blanks both are nothing: a comma there is no more than the place where the writer paused.
+def letters_of(text: str) -> str:
+    """The letters and digits of `text`, with a blank where there are blanks between two of them, and a hyphen where
+    there is a mark. Beside a character of a script without blanks both are nothing: a comma there is no more than the
+    place where the writer paused.
     """
-
-    apart: str
-    joined: str
-
-
-def letters_of(text: str) -> Letters:
     same = _IN_NUMBER.sub(" ", _UNSPACED_GAP.sub("", same_form(text)))
-    apart, joined = (_NO_LETTER.sub(" ", form).strip() for form in (same, _MARK.sub("", same)))
-    return Letters(apart, joined)
+    return _MARKED_GAP.sub("-", same).strip("- ")
+
+
+def _apart(letters: str) -> str:
+    return letters.replace("-", " ")
+
+
+def _close(letters: str) -> str:
+    return _apart(letters).replace(" ", "")
+
+
+def _equal(one: str, other: str) -> bool:
+    """Whether two texts, given by `letters_of`, differ in marks alone: well-known, well known, wellknown; can't, cant.
+    Where one has a blank and the other has nothing they do not: now here, nowhere."""
+    if _close(one) != _close(other):
+        return False
+    gaps = zip(_LETTER.findall(one), _LETTER.findall(other), strict=True)
+    return all(gap == its_gap or "-" in (gap, its_gap) for gap, its_gap in gaps)
 
 
 def row_key(passages: Sequence[str], *, ordered: bool = False) -> bytes:
@@ -83,11 +91,11 @@ def near_rows(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[Pair]
     The similarity of two rows is the least of those of their texts.
     """
     letters = [tuple(map(letters_of, row)) for row in rows]
-    by_letters: dict[tuple[Letters, ...], list[int]] = defaultdict(list)
+    by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, row in enumerate(letters):
         by_letters[tuple(sorted(row))].append(i)
     # Rows of the same letters are found without n-grams, short ones too; one of them stands for all.
-    members = [crowd for row, crowd in by_letters.items() if all(text.apart for text in row)]
+    members = [crowd for row, crowd in by_letters.items() if all(row)]
     for crowd in members:
         # Of a crowd every row is linked with some, so that all of them are one group.
         yield from ((i, j, 1.0) for place, j in enumerate(crowd) for i in crowd[: min(place, CROWD)])
@@ -102,15 +110,14 @@ def _across(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, int]
     return sorted({*product(first[:CROWD], second), *product(first, second[:CROWD])})
 
 
-def _sharing(rows: Sequence[Sequence[Letters]], threshold: float) -> Iterator[tuple[int, int]]:
+def _sharing(rows: Sequence[Sequence[str]], threshold: float) -> Iterator[tuple[int, int]]:
     """Pairs of rows, each once, a text of which is that of the other or a near duplicate of it, and of equal rows."""
     holders: dict[str, dict[int, None]] = defaultdict(dict)  # text -> rows
-    equal: dict[tuple[str, ...], list[int]] = defaultdict(list)  # a form of each text -> rows
+    equal: dict[tuple[str, ...], list[int]] = defaultdict(list)  # the letters of each text -> rows
     for i, row in enumerate(rows):
-        for text, _ in row:
-            holders[text][i] = None
-        for forms in {tuple(sorted(each)) for each in product(*map(set, row))}:
-            equal[forms].append(i)
+        for text in row:
+            holders[_apart(text)][i] = None
+        equal[tuple(sorted(map(_close, row)))].append(i)
     texts, having = list(holders), [np.array(list(members)) for members in holders.values()]
     alike = [members for text, members in zip(texts, having, strict=True) if len(text) >= FEWEST + _gram(text) - 1]
     alike += [np.array(members) for members in equal.values() if len(members) > 1]
@@ -126,14 +133,14 @@ def _sharing(rows: Sequence[Sequence[Letters]], threshold: float) -> Iterator[tu
             # Rows beyond that share another text too are near duplicates, wherever they are in the crowds.
             sharing: dict[str, list[int]] = defaultdict(list)
             for j in second:
-                for text, _ in rows[j]:
-                    sharing[text].append(j)
-            pairs += [(i, j) for i in first for text, _ in rows[i] for j in sharing[text][:CROWD]]
+                for text in rows[j]:
+                    sharing[_apart(text)].append(j)
+            pairs += [(i, j) for i in first for text in rows[i] for j in sharing[_apart(text)][:CROWD]]
         known.update((min(pair), max(pair)) for pair in pairs if pair[0] != pair[1])
     yield from sorted(known)
 
 
-def _row_similarity(first: Sequence[Letters], second: Sequence[Letters], threshold: float) -> float:
+def _row_similarity(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
     """The least similarity of the texts of two rows, in the order in which it is greatest; 0 if below `threshold`.
 
     A row with more texts is compared by those that fit best.
@@ -142,10 +149,10 @@ def _row_similarity(first: Sequence[Letters], second: Sequence[Letters], thresho
     return max(_least(few, order, threshold) for order in permutations(many, len(few)))
 
 
-def _least(first: Sequence[Letters], second: Sequence[Letters], threshold: float) -> float:
+def _least(first: Sequence[str], second: Sequence[str], threshold: float) -> float:
     least = 1.0
     for one, other in zip(first, second, strict=True):
-        least = min(least, 1.0 if {*one} & {*other} else jaccard(one.apart, other.apart))
+        least = min(least, 1.0 if _equal(one, other) else jaccard(_apart(one), _apart(other)))
         if least < threshold:
             return 0.0
     return least

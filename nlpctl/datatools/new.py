@@ -170,11 +170,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     decided += [(later("left out"), left) for left in left_out]
     label = columns.get("label", "")
     for twin in preview.twins(label):
-        place = f"{option('columns')} label={twin}"
+        place = f"{option('columns')} {shlex.quote(f'label={twin}')}"
         remark = later("column {!r} says the same as {!r}; in its place: {}", twin, label, place)
         decided.append((later("left out"), remark))
     for other in _other_texts(preview, task, columns) if given.columns.get("text_pair") != NONE else ():
-        place = f"{option('columns')} text_pair={other}"
+        place = f"{option('columns')} {shlex.quote(f'text_pair={other}')}"
         decided.append((later("left out"), later("column {!r} holds texts, too; as the second text: {}", other, place)))
     if trial is not None:
         decided.append((later("time"), _told(trial)))

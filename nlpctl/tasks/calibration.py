@@ -108,7 +108,7 @@ def fit_first(scores: Sequence[Sequence[float]], right: np.ndarray) -> Calibrati
     _, fitted = _best(with_shift if right.mean() < least else {"": _one(loss, 1), **with_shift}, right, rows)
     assert fitted is not None  # of LEAST answers
     scale, lowered = (*fitted[0].tolist(), 0.0)[:2]
-    return Calibration(TEMPERATURE, (math.exp(scale),), (min(-lowered, 0.0),))
+    return Calibration(TEMPERATURE, (math.exp(scale),), (0.0 - max(lowered, 0.0),))
 
 
 def with_facts(calibration: Calibration, split: str, rows: int, before: Confidences, after: Confidences) -> Calibration:

@@ -362,13 +362,15 @@ def test_words_tell_which_label_means_a_match(header, labels, expected, nlpctl, 
 
 def test_a_second_text_is_found_by_a_chinese_name_and_else_told(nlpctl, table) -> None:
     table("pairs.csv", ["问题一", "问题二", "label"], pairs("1", "2"))
-    table("titled.csv", ["标题", "正文", "label"], pairs("1", "2"))
+    table("titled.csv", ["title", "the text", "label"], pairs("1", "2"))
     assert nlpctl("new", "pairs.csv", "--model", "scratch").code == 0
     columns = load_recipe("pairs.yaml").data.columns
     assert (columns.text, columns.text_pair) == ("问题一", "问题二")
     ended = nlpctl("new", "titled.csv", "--model", "scratch")
-    (other,) = {"标题", "正文"} - {load_recipe("titled.yaml").data.columns.text}
-    assert f"'{other}' holds texts, too; as the second text: --columns text_pair={other}" in ended.err
+    (other,) = {"title", "the text"} - {load_recipe("titled.yaml").data.columns.text}
+    (words,) = re.findall(rf"'{other}' holds texts, too; as the second text: (--columns .*)", ended.err)
+    again = nlpctl("new", "titled.csv", "--model", "scratch", *shlex.split(words), "--overwrite")
+    assert again.code == 0 and load_recipe("titled.yaml").data.columns.text_pair == other
     ended = nlpctl("new", "titled.csv", "--model", "scratch", "--columns", "text_pair=none", "--overwrite")
     assert ended.code == 0 and "holds texts, too" not in ended.err
 

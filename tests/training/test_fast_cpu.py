@@ -22,7 +22,6 @@ from nlpctl.runtime.paddle_cpu import STRIDES
 from nlpctl.training import fast_cpu as fast
 from nlpctl.training import onednn
 from nlpctl.training.fast_cpu import fast_cpu
-from nlpctl.training.final_scores import _precisions
 from nlpctl.upstream.changed_in_place import what_changed
 from tests.helpers.gradients import assert_equal_to_paddles, fresh, gradients, tensor
 
@@ -417,10 +416,6 @@ def test_what_somebody_else_put_in_place_stays(recipe, monkeypatch):
     with fast_cpu(recipe, "cpu", NETWORK):
         assert F.softmax is other and F.gelu is fast.gelu
     assert F.softmax is other and F.gelu is not fast.gelu
-
-
-def test_the_final_scores_say_that_those_before_were_in_another_precision(recipe):
-    assert _precisions(recipe) == "" and "in 32 bits" in _precisions(with_training(recipe, bf16=True))
 
 
 def test_bf16_replaces_linear_layers(recipe, monkeypatch):
