@@ -18,7 +18,9 @@ from nlpctl.data.text.library_tokenizer import (
     SPECIALS,
     as_transformers_reads,
     cuts_left,
+    makes_case_anew,
     read_library_tokenizer,
+    read_network_config,
 )
 from nlpctl.data.text.stored_tokenizer import FILE as STORED
 from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
@@ -28,7 +30,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK, is_inside
 from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
-from nlpctl.models.source import FAST_TOKENIZER, read_config
+from nlpctl.models.source import FAST_TOKENIZER, PADDLE_WEIGHTS, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
@@ -166,9 +168,13 @@ def _config(folder: Path) -> dict[str, Any]:
 def _lowercase(folder: Path, config: Mapping[str, Any]) -> dict[str, bool]:
     """do_lower_case of the tokenizer.json, where Transformers goes by that alone; other classes have it in `config`."""
     file = folder / FAST_TOKENIZER
-    if config.get("tokenizer_class") not in READ_THE_FILE or not file.is_file():
+    if not file.is_file():
         return {}
-    return {"do_lower_case": read_json(file)["normalizer"]["lowercase"]}
+    of_paddle = (folder / TASK).is_file() or any((folder / name).is_file() for name in PADDLE_WEIGHTS)
+    network = {} if of_paddle else read_network_config(folder)
+    if of_paddle and config.get("tokenizer_class") not in READ_THE_FILE:  # PaddleNLP's own go by `config` as well
+        return {}
+    return {} if makes_case_anew(config, network) else {"do_lower_case": read_json(file)["normalizer"]["lowercase"]}
 
 
 def _word_pieces(folder: Path) -> tuple[list[str], bool] | None:
@@ -189,7 +195,7 @@ def _word_pieces(folder: Path) -> tuple[list[str], bool] | None:
     if broken is not None:  # all ids behind it would be those of other pieces
         hint = "write it without; a text has no such piece, since it is cut at white space"
         raise UserError(f"the piece {broken!r} has a line break, and vocab.txt a line for each", str(file), hint)
-    told = as_transformers_reads(content, _config(folder))["normalizer"]["lowercase"]
+    told = as_transformers_reads(content, _config(folder), read_network_config(folder))["normalizer"]["lowercase"]
     return [ids[index] for index in range(len(ids))], told
 
 

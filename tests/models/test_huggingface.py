@@ -212,8 +212,9 @@ def test_do_lower_case_beside_a_tokenizer_json_that_says_otherwise(hugging_face)
     assert tokenizer("A b cab")["input_ids"] == made.encode("A b cab").ids
 
 
+@pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", "ConvBertTokenizer", "MyTokenizer"])
 @pytest.mark.parametrize("lowercase", [True, False])
-def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase):
+def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase, name):
     """PreTrainedTokenizerFast has no do_lower_case, whatever stands in tokenizer_config.json beside vocab.txt."""
     folder = hugging_face("bert-classifier")
     pieces = (folder / "vocab.txt").read_text().split()
@@ -221,10 +222,10 @@ def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase):
     made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=lowercase), BertPreTokenizer()
     made.post_processor = BertProcessing(("[SEP]", pieces.index("[SEP]")), ("[CLS]", pieces.index("[CLS]")))
     made.save(str(folder / "tokenizer.json"))
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": not lowercase}
+    settings = {"tokenizer_class": name, "do_lower_case": not lowercase}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = load_trained(folder, HEAD).tokenizer
-    assert type(tokenizer).__name__ == "BertTokenizer"
+    assert type(tokenizer).__name__ == ("ConvBertTokenizer" if name == "ConvBertTokenizer" else "BertTokenizer")
     assert tokenizer("A B cab")["input_ids"] == made.encode("A B cab").ids
     tokenizer.save_pretrained(str(folder / "saved"))
     assert json.loads((folder / "saved" / "tokenizer_config.json").read_text())["do_lower_case"] is lowercase

@@ -350,6 +350,11 @@ class LibraryTokenizer(OwnTokenizer):
         # What tokenizer.json says of a blank before a text is changed by Transformers to what this file says, or False.
         state = _state(self._library, "pre_tokenizer") or {}
         named |= {key: value for key, value in state.items() if key == "add_prefix_space"}
+        # The same of the case, which a model that nlpctl has trained may read otherwise than this file said.
+        state = _state(self._library, "normalizer") or {}
+        if state.get("type") == "BertNormalizer":
+            _, _, _, keys = _MADE_ANEW[0]
+            named |= {key: state[theirs] for key, theirs in keys.items() if key in kept}
         # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
         write_json_atomic(Path(folder) / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **kept, **named})
 
@@ -485,7 +490,7 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
         text = _file_text(file)
         content, settings = _parsed(text, where), read_settings(folder)
         if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
-            content, given = as_transformers_reads(content, settings), content
+            content, given = as_transformers_reads(content, settings, read_network_config(folder)), content
             text = text if content is given else json.dumps(content, ensure_ascii=False)
             settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
         return None if is_plain_wordpiece(content, settings) else LibraryTokenizer(text, settings, where, content)
@@ -493,7 +498,7 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
         return None
     settings = read_settings(folder)
-    config = _object(_file_text(folder / CONFIG), str(folder / CONFIG)) if (folder / CONFIG).is_file() else {}
+    config = read_network_config(folder)
     layout = layout_of(str(settings.get("tokenizer_class") or ""), str(config.get("model_type") or ""))
     model = None if layout is None else next((folder / f for f in layout.files if (folder / f).is_file()), None)
     if layout is None or model is None:
@@ -505,28 +510,58 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     return LibraryTokenizer(text, {**named, **settings}, where, content)
 
 
-def as_transformers_reads(content: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A tokenizer.json as the class that `settings`, tokenizer_config.json, names reads it: all but those that take the
-    whole file make the parts anew whose keys stand in `settings`. The same object if that changes nothing."""
-    if settings.get("tokenizer_class") in (None, *READ_THE_FILE):
-        return content
-    changed = dict(content)
-    for name, kind, keys in _BY_SETTINGS:
-        part = content.get(name)
-        if isinstance(part, dict) and part.get("type") == kind:
+def as_transformers_reads(
+    content: dict[str, Any], settings: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A tokenizer.json as Transformers 5 reads it beside `settings`, tokenizer_config.json, and `config`, config.json:
+    some classes make the parts anew whose keys stand in `settings`. The same object if that changes nothing."""
+    changed, name = dict(content), class_in_transformers(settings, config)
+    for place, kind, classes, keys in _MADE_ANEW:
+        part = content.get(place)
+        if name in classes and isinstance(part, dict) and part.get("type") == kind:
             told = {theirs: settings[key] for key, theirs in keys.items() if isinstance(settings.get(key), bool)}
             if {**part, **told} != part:
-                changed[name] = {**part, **told}
+                changed[place] = {**part, **told}
     return content if changed == content else changed
 
 
+def class_in_transformers(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+    """The class that reads the tokenizer, without "Fast": a name in the files, else by model_type. Whatever class is
+    named, Transformers reads a ModernBERT with the one that takes the file as it is."""
+    told, model_type = settings.get("tokenizer_class") or config.get("tokenizer_class"), config.get("model_type")
+    if isinstance(told, str) and not str(model_type).startswith("modernbert"):
+        return told.removesuffix("Fast")
+    return _CLASS_OF_TYPE.get(str(model_type), READ_THE_FILE[1])
+
+
+def makes_case_anew(settings: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
+    """Whether `class_in_transformers` goes by do_lower_case of tokenizer_config.json."""
+    return class_in_transformers(settings, config) in (*_BERTS, "RoFormerTokenizer")
+
+
 READ_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes of Transformers 4 and 5
-_BY_SETTINGS: tuple[tuple[str, str, Mapping[str, str]], ...] = (
-    ("normalizer", "BertNormalizer",
-     {"do_lower_case": "lowercase", "strip_accents": "strip_accents",
-      "tokenize_chinese_chars": "handle_chinese_chars"}),
-    ("pre_tokenizer", "ByteLevel", {"add_prefix_space": "add_prefix_space"}),
-)  # fmt: skip
+_BERTS = (
+    *("BertTokenizer", "ElectraTokenizer", "DistilBertTokenizer", "MPNetTokenizer", "MobileBertTokenizer"),
+    *("SqueezeBertTokenizer", "LayoutLMTokenizer", "FunnelTokenizer", "SplinterTokenizer"),
+)  # ConvBertTokenizer is one of them, but takes the file, since it has no __init__ of its own
+_ROBERTAS = (
+    *("RobertaTokenizer", "GPT2Tokenizer", "BartTokenizer", "LongformerTokenizer", "DebertaTokenizer"),
+    *("LEDTokenizer", "MvpTokenizer"),
+)
+_CLASS_OF_TYPE = dict.fromkeys(
+    ("bert", "electra", "distilbert", "ernie", "convbert", "megatron-bert", "mobilebert", "squeezebert", "layoutlm"),
+    "BertTokenizer",
+) | {
+    "mpnet": "MPNetTokenizer", "funnel": "FunnelTokenizer", "splinter": "SplinterTokenizer",
+    "roformer": "RoFormerTokenizer", "roberta": "RobertaTokenizer", "longformer": "RobertaTokenizer",
+    "deberta": "DebertaTokenizer",
+}  # fmt: skip
+_CASE = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+_MADE_ANEW: tuple[tuple[str, str, tuple[str, ...], Mapping[str, str]], ...] = (
+    ("normalizer", "BertNormalizer", _BERTS, {**_CASE, "tokenize_chinese_chars": "handle_chinese_chars"}),
+    ("normalizer", "BertNormalizer", ("RoFormerTokenizer",), _CASE),
+    ("pre_tokenizer", "ByteLevel", _ROBERTAS, {"add_prefix_space": "add_prefix_space"}),
+)
 
 
 def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
@@ -570,6 +605,12 @@ def is_plain_wordpiece(content: Mapping[str, Any], settings: Mapping[str, Any]) 
         rows[1], kinds = [first, 0, last, last, 1, last], [0] * 6
     return rows == [[id if number is None else number for id, number, _ in row] for row in (single, pair)] and \
         kinds == [kind for _, _, kind in pair]  # fmt: skip
+
+
+def read_network_config(folder: Path) -> dict[str, Any]:
+    """config.json; {} where there is none. UserError: it is damaged."""
+    file = folder / CONFIG
+    return _object(_file_text(file), str(file)) if file.is_file() else {}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

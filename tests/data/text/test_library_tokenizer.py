@@ -118,6 +118,63 @@ def test_a_class_with_a_name_goes_by_tokenizer_config(tmp_path):
         assert read_library_tokenizer(folder).tokenize(text) != pieces
 
 
+@pytest.mark.parametrize(
+    ("name", "model_type", "cased"),
+    [
+        *((name, "bert", True) for name in ("BertTokenizer", "ElectraTokenizerFast", "DistilBertTokenizer")),
+        *((name, "ernie", True) for name in ("MPNetTokenizer", "MobileBertTokenizerFast", "FunnelTokenizer")),
+        *((name, "bert", False) for name in ("PreTrainedTokenizerFast", "TokenizersBackend", "MyTokenizer")),
+        *((name, "convbert", False) for name in ("ConvBertTokenizer", "ConvBertTokenizerFast", "ErnieTokenizer")),
+        *((None, model_type, True) for model_type in ("bert", "electra", "ernie", "convbert", "mpnet", "roformer")),
+        *((None, model_type, False) for model_type in ("nezha", "modernbert", "roberta", None, 3)),
+        ("BertTokenizer", "modernbert", False),
+    ],
+)
+def test_the_classes_that_make_the_case_anew(tmp_path, name, model_type, cased):
+    """As Transformers 5.24 reads such folders; another class takes the file as it is."""
+    content, settings = bert()
+    content["added_tokens"].append(added(17, "new york"))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    told = {key: value for key, value in settings.items() if key != "tokenizer_class"} | {"do_lower_case": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(told | ({"tokenizer_class": name} if name else {})))
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type}))
+    tokenizer = read_library_tokenizer(tmp_path)
+    assert tokenizer.tokenize("Hello") == (["Hello"] if cased else ["hello"])
+    if name is None:  # which config.json may name as well
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": model_type, "tokenizer_class": "MyTokenizer"}))
+        assert read_library_tokenizer(tmp_path).tokenize("Hello") == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type", "blank"),
+    [
+        *((name, "roberta", True) for name in ("RobertaTokenizer", "GPT2TokenizerFast", "LongformerTokenizer", None)),
+        *((name, "roberta", False) for name in ("PreTrainedTokenizerFast", "MyTokenizer")),
+        *((name, "modernbert", False) for name in ("RobertaTokenizerFast", None)),
+    ],
+)
+def test_the_classes_that_make_the_blank_anew(tmp_path, name, model_type, blank):
+    settings = {"add_prefix_space": True} | ({"tokenizer_class": name} if name else {})
+    folder = written(tmp_path / "made", bytes_bpe(), **settings)
+    (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
+    tokenizer = read_library_tokenizer(folder)
+    assert tokenizer.ids("fox") == tokenizer.inside(" fox" if blank else "fox")
+
+
+def test_a_copy_of_a_tokenizer_says_how_it_reads(tmp_path):
+    """Also of a model that nlpctl trained, whose tokenizer_config.json says something else: an export has no task."""
+    content, settings = bert()
+    content["added_tokens"].append(added(17, "new york"))
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    told = {"do_lower_case": False, "strip_accents": False, "tokenize_chinese_chars": False}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | told))
+    (tmp_path / "task.json").write_text("{}")
+    (tmp_path / "export").mkdir()
+    read_library_tokenizer(tmp_path).save_pretrained(tmp_path / "export")
+    read = read_library_tokenizer(tmp_path / "export")
+    assert read.tokenize("Hello Café 中国") == ["hello", "cafe", "中", "国"]
+
+
 def test_what_spells_a_special_token_is_text(made):
     _, encoder = made
     special = set(encoder.tokenizer.all_special_ids) - {encoder.tokenizer.unk_token_id}
