@@ -10,6 +10,7 @@ import contextlib
 import functools
 import glob
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from nlpctl.config.sentence_folder import LENGTHS
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import ADAPTER, EXPORT_MANIFEST, MERGE_ADAPTER, TASK
+from nlpctl.runtime.cache import refuse_unreadable_variables
 from nlpctl.upstream.downloaded_names import names_in_the_cache
 
 # What is read in the folder of a model, and in those of the layers that sentence-transformers puts behind it.
@@ -50,6 +52,7 @@ def snapshot_folder(text: str) -> Path:
     UserError: no such name or revision, no access, no network, no weights.
     """
     name = HuggingFaceName.of(text)
+    refuse_unreadable_variables(os.environ)
     cached = _cached(name)
     if name.is_commit and cached is not None and _listed(cached):
         return cached

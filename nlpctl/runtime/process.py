@@ -48,7 +48,7 @@ from nlpctl.config.environment import (
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
 from nlpctl.paddle_version import OLD_FORMAT, installed_paddle, release
-from nlpctl.runtime.cache import usable_cache_folder
+from nlpctl.runtime.cache import refuse_unreadable_variables, usable_cache_folder
 from nlpctl.runtime.device import choose_device, paddle_wheel, visible_devices
 from nlpctl.runtime.machine import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
@@ -133,6 +133,8 @@ def prepare_process(runtime: RuntimeSection, seed: int, *, needs_paddle: bool = 
                 console.note(f"runtime.env: {name}={value} replaces {os.environ[name]} from the environment")
         os.environ.update({each.name: each.value for each in settings})
         _drop_useless_warnings()
+    if needs_paddle:
+        _check_variables()
     if device == "gpu":  # whoever starts ranks tells each its own
         device = f"gpu:{os.environ.get('FLAGS_selected_gpus', '0')}"
     try:  # as Paddle reads it
@@ -281,11 +283,23 @@ def import_paddle(setup: ProcessSetup) -> None:
 
 
 def import_paddlenlp() -> None:
-    """Import PaddleNLP, and with it Paddle, without their useless output. After prepare_process."""
+    """Import PaddleNLP, and with it Paddle, without their useless output. After prepare_process.
+
+    UserError for a variable of the environment that does not let it be imported.
+    """
+    _check_variables()
     with _sigterm_kept(), quiet_import():
         import paddlenlp  # noqa: F401  (quiet_libraries needs its logger)
     keep_eager_mode()
     quiet_libraries()
+
+
+def _check_variables() -> None:
+    """UserError for variables with which PaddleNLP cannot be imported. An empty PPNLP_HOME is none: PaddleNLP would
+    make its folders in the current one."""
+    if os.environ.get("PPNLP_HOME") == "":
+        del os.environ["PPNLP_HOME"]
+    refuse_unreadable_variables(os.environ)
 
 
 @contextlib.contextmanager

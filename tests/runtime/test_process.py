@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from command_lines import run_in_a_new_interpreter
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
@@ -244,3 +247,26 @@ time.sleep(5)
 def test_an_import_of_paddle_in_a_thread_leaves_the_handler_of_sigterm() -> None:
     done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout) == (0, "asked to stop\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "model, name, value, message",
+    [
+        ("folder", "PPNLP_HOME", "file", "PPNLP_HOME: the cache folder {folder}/file is none: it is a file"),
+        ("folder", "HF_HUB_ETAG_TIMEOUT", "1.5", "HF_HUB_ETAG_TIMEOUT: '1.5' is no number of seconds"),
+        ("hf:a/b", "HF_HUB_DOWNLOAD_TIMEOUT", "", "HF_HUB_DOWNLOAD_TIMEOUT: '' is no number of seconds"),
+        ("hf:a/b", "HF_HUB_DOWNLOAD_TIMEOUT", "9" * 5000, "is no number of seconds"),
+    ],
+)
+def test_a_variable_that_lets_no_library_be_imported_is_told(tmp_path, model, name, value, message):
+    (tmp_path / "file").touch()
+    shutil.copytree(Path(__file__).parent.parent / "models/huggingface/bert-classifier", tmp_path / "folder")
+    ended = run_in_a_new_interpreter(["params", "ls", model], tmp_path, {name: value}, 300)
+    assert ended.code == 2 and message.format(folder=tmp_path) in ended.err and "\n  -> " in ended.err, ended.err
+
+
+def test_an_empty_cache_folder_is_none(tmp_path):
+    code = "from nlpctl.runtime.process import import_paddlenlp as run; run()"
+    env = {**os.environ, "PPNLP_HOME": "", "HOME": str(tmp_path / "home")}
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, check=True, capture_output=True)
+    assert [each.name for each in tmp_path.iterdir()] == ["home"] and (tmp_path / "home/.paddlenlp").is_dir()
