@@ -21,7 +21,7 @@ from nlpctl.errors import UserError
 from nlpctl.launch.rank_monitor import SETTLE_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.machine import refuse_processes
-from nlpctl.runtime.ranks import device_variables, free_port, is_child, port_range, rank_variables
+from nlpctl.runtime.ranks import device_variables, free_port, is_child, rank_variables
 
 _ADDRESS = "127.0.0.1"
 
@@ -66,10 +66,7 @@ def processes_wanted(runtime: RuntimeSection) -> int:
         hint = "list the cards: @[runtime.devices=0,1]"
         raise UserError("nproc starts processes on CPU, but the device is gpu", "runtime.nproc", hint)
     refuse_processes(runtime.nproc, "runtime.nproc")
-    wanted = max(len(runtime.devices), runtime.nproc)
-    if wanted > 1:
-        port_range()  # refused now, when nothing is made yet
-    return wanted
+    return max(len(runtime.devices), runtime.nproc)
 
 
 def launch(

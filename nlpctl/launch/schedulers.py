@@ -16,7 +16,8 @@ from nlpctl.names import whole_number
 AUTO = "auto"
 DEFAULT_PORT = 29417
 MOST_PROCESSES = 10_000
-_LARGEST_NODE = 10**9  # number in the name of a machine
+_LARGEST_NODE = 10**18  # number in the name of a machine, such as a date and a count
+_MOST_BRACKETS = 8  # in the name of a machine
 _PORTS = (20_000, 30_000)  # of Slurm jobs, by their number, so that two jobs on a machine do not meet
 
 Environ = Mapping[str, str]
@@ -85,10 +86,14 @@ def scheduler_of(environ: Environ) -> Scheduler | None:
 def _world(nnodes: str, scheduler: Scheduler | None, environ: Environ) -> int:
     if nnodes != AUTO:
         if not (world := whole_number(nnodes, MOST_PROCESSES)):
-            hint = f"write a number from 1, or {AUTO}"
+            hint = f"write a number from 1 to {MOST_PROCESSES:,}, or {AUTO}"
             raise UserError(f"{nnodes[:40]!r} is not a number of processes", "@[nnodes]", hint)
         return world
-    world = whole_number(scheduler.world(environ), MOST_PROCESSES) if scheduler is not None else None
+    told = scheduler.world(environ) if scheduler is not None else ""
+    world = whole_number(told, MOST_PROCESSES)
+    if scheduler is not None and world is None and told.strip().isdecimal():
+        message = f"{scheduler.name} says {told.strip()[:40]} processes; the most are {MOST_PROCESSES:,}"
+        raise UserError(message, "@[nnodes]", "start fewer, or write the number that there are")
     if not world:
         by = f"{scheduler.name} does not say" if scheduler is not None else "no scheduler says"
         known = ", ".join(each.name for each in SCHEDULERS)
@@ -130,7 +135,7 @@ def _master(given: str | None, scheduler: Scheduler | None, environ: Environ) ->
 def node_names(text: str) -> list[str]:
     """The names in a node list of Slurm: "gpu[01-03,07],login1" is gpu01, gpu02, gpu03, gpu07, login1. UserError."""
     parts = re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text)
-    if not parts or ",".join(parts) != text:
+    if not parts or ",".join(parts) != text or any(part.count("[") > _MOST_BRACKETS for part in parts):
         raise _unknown_list(text)
     return [name for part in parts for name in _expanded(part, text)]
 

@@ -24,7 +24,7 @@ from nlpctl.outputs import refuse_below_file
 from nlpctl.runs.tracking import tracking_uri
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.machine import cpu_info
-from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child
+from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child, port_range
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.continued import stops_at
 from nlpctl.training.run_setup import TrainOptions
@@ -51,6 +51,8 @@ def check_before_reading(
         processes, device = ranks.world, ranks.device
     else:
         processes = processes_wanted(recipe.runtime)
+        if processes > 1:
+            port_range()  # where they meet
         cards = () if is_child() else recipe.runtime.devices  # a rank takes the card that its variables name
         # Several processes without a list of GPUs run on the CPU.
         device = choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)

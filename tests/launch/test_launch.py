@@ -16,12 +16,16 @@ from pathlib import Path
 
 import pytest
 
+from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.launch import rank_monitor
 from nlpctl.launch.launch import launch, processes_wanted, rank_environment, without_launchers
 from nlpctl.runtime.device import usable_gpu
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
+from nlpctl.training.refusals import check_before_reading
+from nlpctl.training.run_setup import TrainOptions
 
 ALL_REDUCE = """
 import os, sys
@@ -365,12 +369,27 @@ def test_how_many_processes(monkeypatch):
         processes_wanted(RuntimeSection(devices=(0, 1), nproc=3))
     with pytest.raises(UserError, match="list the cards"):
         processes_wanted(RuntimeSection(device="gpu", nproc=2))
-    monkeypatch.setenv("PORT_RANGE", "20000-30000")  # told before anything is made, and by those alone that meet
-    assert processes_wanted(RuntimeSection()) == 1
-    with pytest.raises(UserError, match="PORT_RANGE: '20000-30000' is no range of ports"):
-        processes_wanted(RuntimeSection(nproc=2))
     monkeypatch.setenv("PADDLE_TRAINERS_NUM", "3")
     assert processes_wanted(RuntimeSection(nproc=3)) == 1
+
+
+def test_a_range_of_ports_that_is_none_is_told_before_anything_is_made_and_to_those_alone_that_meet(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("PORT_RANGE", "20000-30000")
+    (tmp_path / "train.tsv").write_text("text\tlabel\nx\ta\ny\tb\n")
+    recipe = "task: sequence_classification\ndata: {train: train.tsv, dev: train.tsv}\n"
+    recipe += "model: {from_scratch: {architecture: textcnn}}\n"
+    recipes = {}
+    for nproc in (1, 2):
+        (tmp_path / "r.yaml").write_text(f"{recipe}runtime: {{nproc: {nproc}}}\n")
+        recipes[nproc] = load_recipe(tmp_path / "r.yaml")
+    run = RunDirectory(tmp_path / "run")
+    assert check_before_reading(recipes[1], run, TrainOptions())[0] == 1
+    assert processes_wanted(recipes[2].runtime) == 2  # `nlpctl data show` meets nobody
+    with pytest.raises(UserError, match="PORT_RANGE: '20000-30000' is no range of ports"):
+        check_before_reading(recipes[2], run, TrainOptions())
+    assert not run.path.exists()
 
 
 DUMP = """

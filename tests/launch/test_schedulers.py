@@ -77,7 +77,10 @@ def test_the_rank_of_a_process(flags, environ, place):
         (("2", "n" * 300, 0), {}, "cannot be the name of a machine"),
         ((MANY, "a:1", 0), {}, "is not a number of processes"),
         (("2", f"a:{MANY}", 0), {}, "is not HOST:PORT"),
-        (("auto", None, None), {**SLURM, "SLURM_NTASKS": MANY}, "Slurm does not say how many processes"),
+        (("auto", None, None), {**SLURM, "SLURM_NTASKS": MANY}, f"Slurm says {MANY[:40]} processes; the most"),
+        (("auto", None, None), {**SLURM, "SLURM_NTASKS": "20000"}, "Slurm says 20000 processes; the most are 10,000"),
+        (("auto", None, None), {**SLURM, "SLURM_NTASKS": "0"}, "Slurm does not say how many processes"),
+        (("auto", None, None), {**SLURM, "SLURM_NTASKS": "-1"}, "Slurm does not say how many processes"),
         (("auto", None, None), {**SLURM, "SLURM_PROCID": MANY}, "is not one of 3 processes"),
         (("auto", None, None), {**SLURM, "SLURM_STEP_NODELIST": f"n[1-{MANY}]"}, "is not a list of nodes"),
     ],
@@ -102,6 +105,8 @@ def test_what_slurm_says_of_tasks_is_not_counted_one_by_one():
         ("a,b-1", ["a", "b-1"]),
         ("n[1-3]", ["n1", "n2", "n3"]),
         ("n[08-10,12],m", ["n08", "n09", "n10", "n12", "m"]),
+        ("n[2024112701-2024112702]", ["n2024112701", "n2024112702"]),
+        ("n" + "[1]" * 8, ["n11111111"]),
         ("r[1-2]n[1-2]-ib", ["r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"]),
     ],
 )
@@ -109,7 +114,10 @@ def test_a_node_list_of_slurm(text, names):
     assert node_names(text) == names
 
 
-@pytest.mark.parametrize("text", ["", "n[1-", "n]", "n[a-b]", "n[3-1]", "n[1-99999999]", "n[]", "n[1-9000]" * 9])
+@pytest.mark.parametrize(
+    "text",
+    ["", "n[1-", "n]", "n[a-b]", "n[3-1]", "n[1-99999999]", "n[]", "n[1-9000]" * 9, "n" + "[1]" * 3000, f"n[{10**19}]"],
+)
 def test_what_is_no_node_list(text):
     with pytest.raises(UserError, match="SLURM_JOB_NODELIST"):
         node_names(text)
