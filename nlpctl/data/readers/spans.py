@@ -49,25 +49,32 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     if _PRODIGY in value and value.get("answer") in _REFUSED:
         return Annotated(values)
     if key is None:
-        _refuse_no_list(value)
+        _refuse_no_list(value, _LISTS)
         return Annotated(values)
     marks = _marks(text, value[key])
+    _refuse_no_list(value, [name for name in _OF_SPANS if name != key and not _are_groups(value.get(name))])
     for name in (each for each in _LISTS if each != key and value.get(each) and isinstance(value[each], list)):
-        # Beside an empty list, one of another form may be what is meant.
-        if (_are_spans(value[name]) or (name in _OF_SPANS and not marks)) and _marks(text, value[name]) != marks:
+        # One of another form may be what is meant, beside an empty list or where it has objects as well.
+        meant = name in _OF_SPANS and (not marks or any(isinstance(each, dict) for each in value[name]))
+        if (_are_spans(value[name]) or meant) and _marks(text, value[name]) != marks:
             raise ValueError(f"{key!r} and {name!r} hold different spans: which ones count? remove the others")
     return Annotated(values, True, marks=marks, marked=TEXT)
+
+
+def _are_groups(value: Any) -> bool:
+    """Whether these are spaCy's groups of other spans, which it writes beside the entities."""
+    return isinstance(value, dict) and all(isinstance(each, list) for each in value.values())
 
 
 def _marks(text: str, listed: Sequence[Any]) -> tuple[Mark, ...]:
     return tuple(sorted({mark_of(text, span) for span in listed}))
 
 
-def _refuse_no_list(value: Mapping[str, Any]) -> None:
+def _refuse_no_list(value: Mapping[str, Any], names: Sequence[str]) -> None:
     """ValueError where spans should stand in a list. A text or a number under "label" may be that of the whole text."""
-    for name in _LISTS:
+    for name in names:
         entry = value.get(name)
-        if isinstance(entry, dict) or (name in _OF_SPANS and entry is not None):
+        if isinstance(entry, dict) or (name in _OF_SPANS and entry is not None and not isinstance(entry, list)):
             raise ValueError(f"bad spans: {name!r} is {json_type(entry)}, not a list of objects")
 
 

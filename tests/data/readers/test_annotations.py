@@ -580,7 +580,14 @@ def test_spans_beside_tags_and_beside_older_spans() -> None:
     for each in (beside, {**beside, "entities": [other]}, {**beside, "spans": [[0, 1, "X"]]}):
         with pytest.raises(ValueError, match="'entities' and 'spans' hold different spans|is no object with start"):
             spans.annotated(each)
-    for each in ({"label": []}, {"entities": None}, {"entities": [one, one]}, {"spans": [one], "ents": {"sc": []}}):
+    for name, value in (("entities", [{"name": "Anna"}]), ("ents", {"a": 1}), ("entities", "x"), ("ents", 0)):
+        for key in ("spans", "label"):
+            with pytest.raises(ValueError, match=f"is no object with start|bad spans: '{name}' is .* not a list"):
+                spans.annotated({"text": "abc", key: [one], name: value})
+    groups = {"text": "abc", "ents": [one], "spans": {"sc": [other]}}  # as spaCy's Doc.to_json
+    assert spans.annotated(groups).marks == (Mark(0, 1, "X"),)
+    kept = ({"label": []}, {"entities": None}, {"entities": ["Anna"]}, {"entities": [one, one]}, {"ents": {"sc": []}})
+    for each in kept:
         assert spans.annotated({"text": "abc", "spans": [one], **each}).marks == (Mark(0, 1, "X"),)
 
 
