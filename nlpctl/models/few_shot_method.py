@@ -12,7 +12,8 @@ from nlpctl.config.task_file import TaskFile
 from nlpctl.config.tasks import OWN_LOSS, find_task
 from nlpctl.errors import UserError
 from nlpctl.layout import TASK
-from nlpctl.models.source import resolve_source, weights_file
+from nlpctl.models.huggingface_layout import unwrapped
+from nlpctl.models.source import read_config, resolve_source, weights_file
 from nlpctl.models.weights import read_weights_file
 
 # What the parameters of a language-model head begin with: in files of PaddleNLP, of nlpctl and of Hugging Face.
@@ -74,6 +75,7 @@ def _language_head(model: ModelSection) -> tuple[bool, str]:
     file = weights_file(source.folder)
     if file is None:  # an export, which cannot be trained: loading it says so
         return False, f"{source.name} holds no weights"
-    if any(name.startswith(LANGUAGE_HEADS) for name in read_weights_file(file).arrays):
+    names = unwrapped(read_weights_file(file).arrays, str(read_config(source.folder).get("model_type")))
+    if any(name.startswith(LANGUAGE_HEADS) for name in names):
         return True, f"{file} holds a language-model head"
     return False, f"{file} holds no language-model head"

@@ -391,7 +391,7 @@ def to_paddle(
     """
     layout = _layout(model_type, where)
     table = {entry.theirs: entry for entry in layout.entries}
-    arrays = _unwrapped(arrays, layout)
+    arrays = unwrapped(arrays, model_type)
     of_head = {entry.ours for entry in layout.entries if head is not None and head in entry.heads}
     converted = {}
     for name, array in arrays.items():
@@ -414,9 +414,13 @@ def to_paddle(
     return converted
 
 
-def _unwrapped(arrays: Mapping[str, np.ndarray], layout: Layout) -> Mapping[str, np.ndarray]:
+def unwrapped(arrays: Mapping[str, np.ndarray], model_type: str) -> Mapping[str, np.ndarray]:
     """`arrays` without what stands before every name in the state of a wrapper: "module." of PyTorch's DataParallel,
-    "_orig_mod." of torch.compile, "model." of a module that holds the network."""
+    "_orig_mod." of torch.compile, "model." of a module that holds the network. As they are for a family whose layout
+    nlpctl does not know. `model_type`: PaddleNLP's."""
+    layout = LAYOUTS.get(model_type)
+    if layout is None:
+        return arrays
     inside, layer = arrays, re.compile(rf"({re.escape(layout.prefix)}\.)?{layout.told_by}")
     while inside:
         if any(layer.match(name) for name in inside):

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.checksums import sha256_of
-from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
+from nlpctl.config.hub_names import HF_PREFIX, PREFIXES, PYTHON_PREFIX
 from nlpctl.documents import Document
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
@@ -161,7 +161,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
     weights = weights_file(folder)
     config = config_file(folder)
     if not (folder / TASK).is_file() and (folder / ADAPTER).is_file():
-        _refuse_adapter(folder / ADAPTER, has_weights=weights is not None)
+        _refuse_adapter(folder / ADAPTER, name, has_weights=weights is not None)
     if weights is None and config is None:
         raise UserError(
             "this folder is not a model: neither weights nor config.json are in it",
@@ -193,7 +193,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
     return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
 
 
-def _refuse_adapter(file: Path, has_weights: bool) -> None:
+def _refuse_adapter(file: Path, name: str, has_weights: bool) -> None:
     """UserError for a folder with an adapter of PEFT. Transformers opens it beside weights as well, and computes with
     both."""
     base = read_json(file).get("base_model_name_or_path")
@@ -202,7 +202,8 @@ def _refuse_adapter(file: Path, has_weights: bool) -> None:
     hint = MERGE_ADAPTER
     if has_weights:
         message = f"beside the weights is an adapter{of} (LoRA or the like, of PEFT), which nlpctl would leave out"
-        hint += f"; or remove {ADAPTER} if the weights hold it"
+        ours = f"give the path of a copy without {ADAPTER}" if name.startswith(PREFIXES) else f"remove {ADAPTER}"
+        hint += f"; or {ours} if the weights hold it"  # of a name the file would come again
     raise UserError(message, str(file), hint)
 
 

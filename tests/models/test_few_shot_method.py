@@ -49,6 +49,18 @@ def test_a_language_model_gets_a_prompt(head: str, capsys) -> None:
     assert "auto: prompt, since" in told and "model.safetensors holds a language-model head" in told
 
 
+def test_a_language_model_in_a_wrapper_gets_a_prompt() -> None:
+    """Whose names are read without what stands before all of them, as when it is loaded."""
+    names = ("bert.embeddings.word_embeddings.weight", "bert.encoder.layer.0.output.dense.weight", HEADS[0])
+    model = encoder()
+    file = Path("encoder/model.safetensors")
+    for before in ("module.", "_orig_mod.module."):
+        save_file({before + name: np.zeros(2, np.float32) for name in names}, file)
+        assert resolve_method(recipe(model)).few_shot.method == "prompt"
+    save_file({f"module.{name}": np.zeros(2, np.float32) for name in names[:2]}, file)
+    assert resolve_method(recipe(model)).few_shot.method == "contrastive"
+
+
 def test_a_sentence_encoder_is_trained_by_pairs(capsys) -> None:
     assert resolve_method(recipe(encoder("bert.pooler.dense.weight"))).few_shot.method == "contrastive"
     told = capsys.readouterr().err

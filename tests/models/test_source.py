@@ -94,11 +94,15 @@ def test_incomplete_folders(tmp_path, names, message):
     assert caught.value.problems[0].hint
 
 
-def test_adapters(tmp_path):
+def test_adapters(tmp_path, monkeypatch):
     folder = make(tmp_path / "m", *HUGGINGFACE)
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "org/base"}')
     with pytest.raises(UserError, match="(?s)beside the weights is an adapter of org/base.*merge it.*or remove"):
         resolve_source(str(folder))
+    (tmp_path / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path.parent)
+    with pytest.raises(UserError, match="or give the path of a copy without adapter_config.json if the weights hold"):
+        resolve_source(f"python:{tmp_path.name}/m")
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="adapter_config.json: this is an adapter of org/base"):
         resolve_source(str(folder))
