@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from nlpctl import console
@@ -20,9 +21,12 @@ from nlpctl.data.text.truncated import count_truncated
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import Problem
 from nlpctl.models.changes import describe_changes
+from nlpctl.models.families import family_of_config
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import check_length, max_positions
 from nlpctl.models.parameters import matching, named
+from nlpctl.models.source import FAST_TOKENIZER, read_config
+from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.names import counted
 from nlpctl.report.model import percent
 from nlpctl.runtime.process import ProcessSetup
@@ -93,6 +97,20 @@ def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> 
         lines += ["trained with:", *describe_groups(report["optimizer"])]
     for line in lines:
         console.note(line)
+
+
+def with_tokenizer_of(prepared: PreparedTraining, checkpoint: Path) -> PreparedTraining:
+    """`prepared` with texts read as those were that led to `checkpoint`: an earlier version may have read the
+    tokenizer.json of another program otherwise than this one does, and the second half would have other ids."""
+    source = prepared.model.source
+    if source is None or source.folder is None or source.kind == "nlpctl":
+        return prepared
+    if not (source.folder / FAST_TOKENIZER).is_file():
+        return prepared
+    family = family_of_config(read_config(checkpoint), str(checkpoint / "config.json"))
+    tokenizer = prepared.task.adapt_tokenizer(prepared.recipe, load_tokenizer(checkpoint, family))
+    encoder = build_encoder(tokenizer, prepared.recipe.data.tokenizer)
+    return replace(prepared, model=replace(prepared.model, tokenizer=tokenizer), encoder=encoder)
 
 
 def describe_start(model: LoadedModel) -> None:

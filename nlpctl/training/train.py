@@ -153,7 +153,7 @@ def train_and_score(
     """
     from nlpctl.training.final_scores import score_best_model
     from nlpctl.training.optimizer import parameter_report
-    from nlpctl.training.prepare import describe_start
+    from nlpctl.training.prepare import describe_start, with_tokenizer_of
     from nlpctl.training.progress import TrainingProgress
 
     if prepared.setup.rank == 0:
@@ -163,6 +163,7 @@ def train_and_score(
         describe_start(prepared.model)
     else:
         console.note(f"resuming from {checkpoint}")
+        prepared = with_tokenizer_of(prepared, checkpoint)
     with TrainingProgress() as progress:
         _fine_tune(prepared, run, checkpoint, loss, progress, pruner)
         if prepared.setup.rank != 0:

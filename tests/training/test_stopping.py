@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.processors import BertProcessing
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted, RunFailed
@@ -96,6 +102,35 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
     extra = [("save", step) for step in saved if step not in steps_saved(whole)]
     assert [event for event in events(run) if event not in extra] == events(whole)
     assert losses(run) == losses(whole)
+    assert run.metrics_file.read_text() == whole.metrics_file.read_text()
+
+
+def test_texts_are_read_as_before_the_stop(tiny, signal_at, monkeypatch, difference):
+    """Whatever this version makes of the tokenizer files of the encoder: an earlier one read some otherwise."""
+    folder = Path(__file__).parents[1] / "models" / "huggingface" / "bert-encoder"
+    encoder = Path(shutil.copytree(folder, tiny.folder / "cased"))
+    pieces = {piece: number for number, piece in enumerate((encoder / "vocab.txt").read_text().split())}
+    (encoder / "vocab.txt").unlink()
+    made = Tokenizer(WordPiece(pieces, unk_token="[UNK]"))
+    made.normalizer, made.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    made.post_processor = BertProcessing(("[SEP]", pieces["[SEP]"]), ("[CLS]", pieces["[CLS]"]))
+    made.save(str(encoder / "tokenizer.json"))
+    read = json.dumps({"tokenizer_class": "BertTokenizer", "do_lower_case": True})
+    (encoder / "tokenizer_config.json").write_text(read)
+    rows = [f"{chance} {chance.upper()}\t{label}\n" for chance, label in (("a b", "neg"), ("c a", "pos"))]
+    cases = tiny.folder / "case.tsv"
+    cases.write_text("text\tlabel\n" + "".join(rows * 10))
+    settings = ("model.from_scratch=null", f"model.name_or_path={encoder}", f"data.train={cases}", f"data.dev={cases}")
+    whole = tiny("case-whole", *settings)
+    with monkeypatch.context():
+        signal_at(training=2)
+        with pytest.raises(Interrupted):
+            tiny("case", *settings)
+        monkeypatch.undo()
+    (encoder / "tokenizer_config.json").write_text(read.replace("true", "false"))
+    run = tiny("case", *settings, resume=True)
+    assert difference(run.model, whole.model) == 0.0
+    assert json.loads((run.model / "tokenizer_config.json").read_text())["do_lower_case"] is True
     assert run.metrics_file.read_text() == whole.metrics_file.read_text()
 
 
