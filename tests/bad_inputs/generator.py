@@ -197,13 +197,16 @@ LARGE = {int: "1000000000", float: "1e30"}  # right as numbers; whoever makes ro
 
 # Variables that are right together -> command lines that read them. `--nnodes auto` asks the scheduler.
 _SCHEDULED = ("train good.yaml --max_steps 1 --nnodes auto --wait 0.1",)
+HOMES = ("PPNLP_HOME", "HF_HOME", "XDG_CACHE_HOME")  # folders that may be made
 ENVIRONMENTS: tuple[tuple[Mapping[str, str], tuple[str, ...]], ...] = (
     ({"LC_ALL": "zh_CN.UTF-8"}, tuple(line for name in ("report", "card", "explain", "data inspect", "runs ls", "bench")
                                       for line in GOOD[name][:1])),
     ({"LANG": "C", "TERM": "dumb", "COLUMNS": "80", "NO_COLOR": "1", "NLPCTL_TASKS": ""},
      ("runs ls outputs", "train good.yaml --max_steps 1", "recipe validate good.yaml")),
-    ({"PPNLP_HOME": "cache", "HF_HOME": "cache", "HF_ENDPOINT": "http://127.0.0.1:9", "XDG_CACHE_HOME": "cache"},
-     ("new train.tsv --dev dev.tsv --yes -o new.yaml", "predict hf:a/b texts.txt", "data inspect good.yaml train.tsv")),
+    ({"PPNLP_HOME": "cache", "HF_HOME": "cache", "HF_ENDPOINT": "http://127.0.0.1:9", "XDG_CACHE_HOME": "cache",
+      "HF_HUB_ETAG_TIMEOUT": "2", "HF_HUB_DOWNLOAD_TIMEOUT": "2"},
+     ("params ls sharded", "new train.tsv --dev dev.tsv --yes -o new.yaml", "predict hf:a/b texts.txt",
+      "data inspect good.yaml train.tsv")),
     ({"NLPCTL_PROGRESS": "json"}, ("recipe validate good.yaml",)),
     ({"PORT_RANGE": "20000:30000"}, ("train good.yaml --max_steps 1 --nproc 2",)),
     ({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}, ("predict outputs/finished texts.txt",)),
@@ -261,7 +264,7 @@ class Attack:
 
 
 def thinned(made: Iterable[Attack], order: Callable[[Attack], Any]) -> list[Attack]:
-    """Every place of every door once at least, and every value at every door, in place of every value everywhere."""
+    """Every place once at least, and every value at every door, in place of every value everywhere."""
     chosen: dict[str, Attack] = {}
     met: set[tuple[str, ...]] = set()
     ordered = sorted(made, key=order)
@@ -808,7 +811,9 @@ def _environments() -> Iterator[Attack]:
     """Each variable of ENVIRONMENTS with values that no shell or scheduler gives it."""
     for variables, lines in ENVIRONMENTS:
         for variable in variables:
-            for value in (*TEXTS, "1(x999999999999)", "n[1-999999999999]", "zh_CN.GBK", "٣"):
+            # A home is made where it is named, so none leads out of the folder.
+            texts = ("good.yaml", *(each for each in TEXTS if "/" not in each)) if variable in HOMES else TEXTS
+            for value in (*texts, "1(x999999999999)", "n[1-999999999999]", "zh_CN.GBK", "٣"):
                 for line in lines:
                     words = line.split()
                     yield Attack("environments", line, variable, f"{value[:20]!r} {len(value)}", tuple(words),

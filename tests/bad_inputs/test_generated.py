@@ -1,9 +1,10 @@
 """Whatever is declared is attacked: generator.py makes the attacks, and all must end in the same few ways.
 
-A sample runs always, the same one each time. NLPCTL_SLOW=1 runs a thinned whole, a quarter of all: every place of every
-command is attacked, and every command with every value, but not every place with every value. NLPCTL_ATTACKS chooses
-others: thin:7 is thinned by seed 7, all is everything, which takes hours, 0.1:7 a random tenth of all, that of seed 7,
-and 0.1-0.2:7 the next tenth, so that all can be run in parts. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
+A sample runs always, the same one each time. NLPCTL_SLOW=1 runs a thinned whole, a quarter of all: every place is
+attacked, and every command with every value, but not every place with every value, and what several commands open by
+one of them alone. NLPCTL_ATTACKS chooses others: thin:7 is thinned by seed 7, all is everything, which takes hours,
+0.1:7 a random tenth of all, that of seed 7, and 0.1-0.2:7 the next tenth, so that all can be run in parts.
+NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
 """
 
 from __future__ import annotations
@@ -21,13 +22,15 @@ from pathlib import Path
 
 import generator
 import pytest
-from command_lines import CommandLines, Ended
+import warm_python
+from command_lines import CommandLines, Ended, run_in_a_new_interpreter
 from generator import Attack, all_attacks, attacks, thinned
 from library_tokenizers import encoder, unigram, with_sentencepiece_model
 from safetensors.numpy import load_file, save_file
 
 from nlpctl.cli.values import WRITTEN
 
+READ_AT_IMPORT = re.compile("|".join((*warm_python.READ_AT_IMPORT, "HF_", "PPNLP_", "XDG_")))  # beginnings of names
 SECONDS, MEMORY = 30, 2 << 30
 PLACES = 11  # ten, and what they have in common
 # `where: message`, or the command line itself, or what is missing.
@@ -123,9 +126,14 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     temporary.mkdir()
     attack.prepare(here)
     before = fingerprint(here)
+    above = {place / "secret.txt" for place in here.parents}
+    there = {each for each in above if os.path.lexists(each)}
     began = time.monotonic()
+    env = {"TMPDIR": str(temporary), **(attack.env or {})}
+    # The process that `lines` forks from has read these already.
+    run = run_in_a_new_interpreter if any(map(READ_AT_IMPORT.match, attack.env or {})) else lines.run
     try:
-        ended = lines.run(attack.words, here, env={"TMPDIR": str(temporary), **(attack.env or {})}, timeout=180)
+        ended = run(attack.words, here, env=env, timeout=180)
     except subprocess.TimeoutExpired:
         return ["it hangs"]
     found = _said_wrong(ended)
@@ -140,20 +148,60 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
     if copied:
         found.append(f"copied into {', '.join(copied[:4])}")
     harmed = [name for name in changed if own != "." and (own is None or not f"{name}/".startswith(f"{own}/"))]
+    homes = {(attack.env or {}).get(name, "").partition("/")[0] for name in generator.HOMES}  # caches are made there
+    harmed = [name for name in harmed if name in before or name.partition("/")[0] not in homes]
     if (ended.code == 0 or _diverged(ended)) and attack.words[0] == "train":  # its run directory is no flag
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
     if harmed:
         found.append(f"changed {', '.join(harmed[:4])}")
-    made = [place / "secret.txt" for place in here.parents if (place / "secret.txt").exists()]
+    made = sorted(each for each in above - there if os.path.lexists(each))
     if made:  # by a relative path that leads out
         found.append(f"made {', '.join(map(str, made))}")
-        for each in made:
+        for each in (each for each in made if each.is_relative_to(top.parent.parent)):  # others are looked at first
             shutil.rmtree(each) if each.is_dir() else each.unlink()
     left = sorted(path.name for path in temporary.iterdir() if path.name not in LIBRARIES)
     if left:
         found.append(f"left in the folder for temporary files: {', '.join(left[:4])}")
     _log(attack, ended, time.monotonic() - began, found)
     return [f"{problem}\n{ended.err[-500:]}" for problem in found[:1]] + found[1:]
+
+
+class Commands:
+    """In place of those that run: each only makes the file `made`, and ends well."""
+
+    def __init__(self, made: str = ""):
+        self.made = made
+
+    def run(self, words: tuple[str, ...], folder: Path, **rest: object) -> Ended:
+        if self.made:
+            (folder / self.made).touch()
+        return Ended(0, "", "", False)
+
+
+def test_what_others_have_above_is_neither_blamed_nor_removed(tmp_path: Path) -> None:
+    (top := tmp_path / "base" / "generated" / "start").mkdir(parents=True)
+    here, attack = tmp_path / "base" / "test" / "here", Attack("outputs", "a", "b", "c", ("runs", "ls"))
+    here.parent.mkdir()
+    theirs = [tmp_path / "base" / "secret.txt", tmp_path / "secret.txt"]
+    for each in theirs:
+        each.write_text("of somebody else")
+    assert not wrong(attack, top, here, Commands())
+    mine = here.parent / "secret.txt"
+    assert f"made {mine}" in wrong(attack, top, here, Commands("../secret.txt"))[0] and not mine.exists()
+    assert all(each.read_text() == "of somebody else" for each in theirs)
+    theirs[1].unlink()
+    assert f"made {theirs[1]}" in wrong(attack, top, here, Commands("../../../secret.txt"))[0]
+    assert theirs[1].exists()  # outside of the folder of the tests nothing is removed
+
+
+def test_a_variable_that_is_read_at_import_arrives(tmp_path: Path) -> None:
+    """What `Commands` runs, as if forked from a process with all imports, never reads it."""
+    (top := tmp_path / "generated" / "start").mkdir(parents=True)
+    (tmp_path / "test").mkdir()
+    words = ("params", "ls", str(FIXTURES / "huggingface" / "bert-classifier"))
+    attack = Attack("environments", "params", "PPNLP_HOME", "x", words, env={"PPNLP_HOME": "x"})
+    assert not wrong(attack, top, tmp_path / "test" / "here", Commands())
+    assert (tmp_path / "test" / "here" / "x" / "models").is_dir()
 
 
 def _holds(path: Path, text: str) -> bool:
