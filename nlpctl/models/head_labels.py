@@ -7,7 +7,7 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,18 @@ def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
 
     UserError: the keys of id2label are not the ids of outputs, or a name is there twice; the count is none.
     """
-    return _labels(config, _in_order)
+    return _labels(config, count_alone=False)
 
 
 def counted_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The same for whoever needs none of the names: those that are of no outputs are counted."""
-    return _labels(config, _in_order_or_counted)
+    return _labels(config, count_alone=True)
 
 
-def _labels(
-    config: Mapping[str, Any], in_order: Callable[[Mapping[str, Any]], tuple[str, ...]]
-) -> tuple[str, ...] | None:
+def _labels(config: Mapping[str, Any], count_alone: bool) -> tuple[str, ...] | None:
     names = config.get("id2label")
     if isinstance(names, dict) and names:
-        return in_order(names)
+        return _in_order(names, count_alone)
     count = config.get("num_labels") or config.get("num_classes")
     if count is None and not any(name.endswith(_LABELLED) for name in written_classes(config)):
         return None
@@ -138,19 +136,14 @@ def serves_another_task(class_name: str, head: str) -> bool:
     return any(class_name.endswith(f"For{kind}") for kind in kinds - {head})
 
 
-def _in_order_or_counted(names: Mapping[str, Any]) -> tuple[str, ...]:
-    try:
-        return _in_order(names)
-    except UserError:
-        return numbered(len(names))
-
-
-def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:
+def _in_order(names: Mapping[str, Any], count_alone: bool) -> tuple[str, ...]:
     try:
         ids = sorted(names, key=int)
     except ValueError:
         raise UserError("the keys are not numbers", "id2label in config.json", "write the id of each label") from None
     if [int(each) for each in ids] != list(range(len(ids))):
+        if count_alone:
+            return numbered(len(ids))
         message = f"its ids are {listed(ids)}, and those of the outputs are 0 to {len(ids) - 1}"
         raise UserError(message, "id2label in config.json", "number the labels in the order of the outputs, from 0")
     labels = tuple(str(names[each]) for each in ids)
