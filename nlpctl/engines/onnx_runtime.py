@@ -57,7 +57,7 @@ class OnnxPredictor:
         self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
         check_graph(file, manifest, inputs, len(self._outputs))
         for spec in manifest.inputs:
-            if inputs[spec.name] != _TYPES[spec.dtype]:
+            if inputs[spec.name] != _TYPES.get(spec.dtype):
                 message = f"this graph takes {spec.name} as {inputs[spec.name]}, but its export feeds {spec.dtype}"
                 raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
 

@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import paddle
@@ -21,7 +21,7 @@ from nlpctl.formats.lod_tensor import read_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
 from nlpctl.graphs.program_edit import rename_variables
-from nlpctl.models.export_folder import TensorSpec
+from nlpctl.models.export_folder import TensorSpec, TensorType
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.user_network import is_own, user_layer
@@ -104,9 +104,10 @@ def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
     renamed = dict(zip(program.fetches, names, strict=True))
     file.write_bytes(renamed_variables(program.serialized, renamed))
     outputs = [program.variables[name] for name in program.fetches]
+    shapes = [tuple(None if size < 0 else size for size in each.shape) for each in outputs]
     return tuple(
-        TensorSpec(renamed[each.name], each.dtype, tuple(None if size < 0 else size for size in each.shape))
-        for each in outputs
+        TensorSpec(renamed[each.name], cast(TensorType, each.dtype), shape)
+        for each, shape in zip(outputs, shapes, strict=True)
     )
 
 
@@ -136,7 +137,9 @@ def static_inputs(network: paddle.nn.Layer, batch: Mapping[str, np.ndarray]) -> 
 
 def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
     """The input specs of a graph for batches like this one, in feeding order; every dimension is variable."""
-    return tuple(TensorSpec(name, str(array.dtype), (None,) * array.ndim) for name, array in batch.items())
+    return tuple(
+        TensorSpec(name, cast(TensorType, str(array.dtype)), (None,) * array.ndim) for name, array in batch.items()
+    )
 
 
 # -- the last layer of a transformer for the first token alone, where the head reads no other -------------------------

@@ -31,6 +31,7 @@ POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
 EXPORT_AGAIN = "export the model again: nlpctl export"
 
 GraphFormat = Literal["paddle", "onnx"]
+TensorType = Literal["bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class TensorSpec:
     """An input or output of a graph. A size of None is dynamic."""
 
     name: str
-    dtype: str  # "int64", "float32"
+    dtype: TensorType
     shape: tuple[int | None, ...]
 
 

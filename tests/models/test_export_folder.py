@@ -59,6 +59,7 @@ def test_what_is_stored_is_read_back(export: Path) -> None:
         ("dev.scores", [0.8]),
         ("dev.rows", 1e400),
         ("dev", {"metric": "accuracy"}),
+        ("inputs.0.dtype", "int63"),
         ("graphs.0.format", "tensorrt"),
         ("graphs.0.precision", ["fp32"]),
         ("graphs.0.checks.0.agreement", float("nan")),
