@@ -243,6 +243,9 @@ def agree_on_inputs(tokenizer: Any, network: Any, where: str) -> None:
     """Drops token_type_ids for an encoder without them (DistilBERT, MPNet, DeBERTa-v3), or with one for all tokens, as
     RoBERTa has; its tokenizer may give more. UserError: it gives one that the network has no row for."""
     names = tokenizer.model_input_names
+    if not isinstance(names, list | tuple) or list(names[:1]) != ["input_ids"]:
+        message = f"model_input_names is {json.dumps(names)[:80]}: it has to begin with input_ids"
+        raise UserError(message, where, f"correct {_TOKENIZER_CONFIG}, or copy it again")
     if "token_type_ids" not in names:
         return
     types = tokenizer.create_token_type_ids_from_sequences

@@ -170,6 +170,7 @@ def test_what_is_refused(folder: Path, file: str, values: dict, told: str):
         (1, {"type": "sentence_transformers.models.LSTM"}, "is a part that nlpctl does not have"),
         (1, {"type": None}, "type: null is code"),
         (1, {"path": "../elsewhere"}, 'path: "../elsewhere" is not a folder in this one'),
+        (1, {"path": "\0"}, "is not a folder in this one"),
         (1, {"path": "/etc"}, 'path: "/etc" is not a folder'),
         (1, {"path": 3}, "path: 3 is not a folder"),
         (1, {"path": "7_Gone"}, "7_Gone/config.json is missing"),

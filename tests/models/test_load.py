@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -17,7 +18,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
-from nlpctl.models.tokenizer import check_vocabulary
+from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary
 
 HEAD = Head("SequenceClassification")
 
@@ -374,3 +375,10 @@ def test_a_token_type_that_the_network_has_no_row_for(tmp_path):
     assert one.tokenizer.model_input_names == ["input_ids"]
     encoding = one.tokenizer.encoder().encode(["fine"], ["food"], 16)[0]
     assert one.network(paddle.to_tensor([encoding.input_ids])).shape == [1, 2] and not encoding.token_type_ids
+
+
+@pytest.mark.parametrize("names", ["\0", "input_ids", [None], ["../secret.txt", "token_type_ids"], [], None])
+def test_names_of_inputs_that_are_none(names):
+    """Of a tokenizer_config.json. PaddleNLP takes them, and fails with the first text."""
+    with pytest.raises(UserError, match="model_input_names is .*: it has to begin with input_ids"):
+        agree_on_inputs(SimpleNamespace(model_input_names=names), None, "folder")
