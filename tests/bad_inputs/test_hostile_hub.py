@@ -10,12 +10,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from http.server import BaseHTTPRequestHandler
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hugging_face_server import Hub, Repository, files_of, git_sum, hugging_face_server
+from hugging_face_server import Answer, Hub, Repository, files_of, git_sum, hugging_face_server, says
 
 TINY = files_of(Path(__file__).parent.parent / "models" / "huggingface" / "bert-classifier")
 del TINY["expected.json"]
@@ -33,24 +32,6 @@ for name in sys.argv[1:]:
     except BaseException:
         print(json.dumps(traceback.format_exc()), flush=True)
 """
-
-Answer = Callable[[BaseHTTPRequestHandler], None]
-
-
-def says(content: bytes, status: int = 200, **headers: str) -> Answer:
-    """Whatever is asked gets `content`; `headers` have _ for -."""
-
-    def answer(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(status)
-        for name, value in {"Content_Length": str(len(content)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        if handler.command == "GET":
-            handler.wfile.write(content)
-        handler.close_connection = True
-
-    return answer
-
 
 def info(**values: Any) -> Answer:
     """What the hub says of a repository, with other values."""

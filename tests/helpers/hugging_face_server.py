@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 TOKEN = "hf_a_token_of_the_tests"
+Answer = Callable[[BaseHTTPRequestHandler], None]
 LARGE = ".safetensors", ".bin", ".pdparams"  # kept in Git LFS, whose checksums are SHA-256
 
 
@@ -27,7 +28,7 @@ class Repository:
     refs: dict[str, str] = field(default_factory=dict)
     gated: bool = False
     cut: bool = False
-    answers: Mapping[str, Callable[[BaseHTTPRequestHandler], None]] = field(default_factory=dict)
+    answers: Mapping[str, Answer] = field(default_factory=dict)
 
     def commit(self, files: Mapping[str, bytes], ref: str = "main") -> str:
         """A new commit of `files`, which the branch `ref` is at from now on."""
@@ -49,6 +50,21 @@ class Hub:
         repository = self.repositories[name] = Repository(**flags)
         repository.commit(files)
         return repository
+
+
+def says(content: bytes, status: int = 200, **headers: str) -> Answer:
+    """An answer of a hostile hub: whatever is asked gets `content`; `headers` have _ for -."""
+
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(status)
+        for name, value in {"Content_Length": str(len(content)), **headers}.items():
+            handler.send_header(name.replace("_", "-"), value)
+        handler.end_headers()
+        if handler.command == "GET":
+            handler.wfile.write(content)
+        handler.close_connection = True
+
+    return answer
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

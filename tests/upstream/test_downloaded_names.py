@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from hugging_face_server import Repository, hugging_face_server
+from hugging_face_server import Repository, hugging_face_server, says
 
 CODE = """
 import contextlib, sys
@@ -20,32 +20,20 @@ COMMIT = "c" * 40
 FILE = {"type": "file", "path": "config.json", "size": 2, "oid": "a" * 40, "xetHash": "a" * 64}
 
 
-def answer(status: int = 200, content: bytes = b"{}", **headers: str):
-    def answers(handler):
-        handler.send_response(status)
-        for name, value in {"Content-Length": str(len(content)), **headers}.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.end_headers()
-        if handler.command == "GET":
-            handler.wfile.write(content)
-
-    return answers
-
-
 def listed(oid: str):
-    return answer(content=json.dumps([FILE | {"lfs": {"oid": oid, "size": 2, "pointerSize": 1}}]).encode())
+    return says(json.dumps([FILE | {"lfs": {"oid": oid, "size": 2, "pointerSize": 1}}]).encode())
 
 
 # A hostile answer of the hub, its refusal, and what is made outside of the cache without one.
 OUT = "../../../../outside"
 HOSTILE = {
     "an ETag": (
-        {"/resolve/": answer(ETag=f'"{OUT}/x"', X_Repo_Commit=COMMIT)},
+        {"/resolve/": says(b"{}", ETag=f'"{OUT}/x"', X_Repo_Commit=COMMIT)},
         f"its ETag can be no name of a file: '{OUT}/x'",
         "x",
     ),
     "the commit of an absent file": (
-        {"/resolve/": answer(404, b"", X_Error_Code="EntryNotFound", X_Repo_Commit=OUT)},
+        {"/resolve/": says(b"", 404, X_Error_Code="EntryNotFound", X_Repo_Commit=OUT)},
         f"its X-Repo-Commit is no commit: '{OUT}'",
         "config.json",
     ),
