@@ -177,9 +177,10 @@ def text_features(row: Row, labels: list[str], tokenizer: Any, data: Row) -> lis
 def tag_features(row: Row, labels: list[str], tokenizer: Any, data: Row) -> list[Row]:
     encoded = tokenizer(row["tokens"], is_split_into_words=True, max_length=data["max_seq_length"], truncation=True)
     words = encoded.word_ids()
-    first = [word is not None and word != before for word, before in zip(words, [None, *words[:-1]], strict=True)]
-    tags = [labels.index(row["tags"][word]) if is_first else -100 for word, is_first in zip(words, first, strict=True)]
-    return [{**encoded, "labels": tags, "first": first}]
+    # Of a character as a word the last piece is the character; the first is a mark, alike for all of them.
+    last = [word is not None and word != after for word, after in zip(words, [*words[1:], None], strict=True)]
+    tags = [labels.index(row["tags"][word]) if is_last else -100 for word, is_last in zip(words, last, strict=True)]
+    return [{**encoded, "labels": tags, "last": last}]
 
 
 def question_features(row: Row, labels: list[str], tokenizer: Any, data: Row) -> list[Row]:
@@ -235,7 +236,7 @@ def answer_tags(trainer: Trainer, rows: list[Row], labels: list[str], tokenizer:
     answers = []
     for scores, row, feature in zip(outputs(trainer, encoded), rows, encoded, strict=True):
         best = scores.argmax(-1)
-        tags = [labels[int(best[index])] for index, is_first in enumerate(feature["first"]) if is_first]
+        tags = [labels[int(best[index])] for index, is_last in enumerate(feature["last"]) if is_last]
         answers.append(tags + ["O"] * (len(row["tokens"]) - len(tags)))
     return answers
 
@@ -262,7 +263,7 @@ def answer_questions(trainer: Trainer, rows: list[Row], labels: list[str], token
     return answers
 
 
-SIDE = ("first", "offsets")  # of a feature, not for the network
+SIDE = ("last", "offsets")  # of a feature, not for the network
 TARGETS = ("labels", "start_positions", "end_positions")
 READERS: dict[str, Callable[[Path, Row], list[Row]]] = {
     "sequence_classification": read_labelled, "text_matching": read_labelled, "token_classification": read_tagged,
