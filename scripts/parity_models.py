@@ -144,7 +144,7 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     (recipe.run_dir / "recipe.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
     recipe = load_recipe(recipe.run_dir, (), "apply")
     model = task_class.load_trained(recipe, str(where))
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     rate, examples = OWN_RATE if architecture in OWN else kind.rate, list(data.training_examples())
     _train(make_task(recipe, data.labels), model.network, encoder, examples, kind.steps, rate)
     save_model_folder(where, model.network, model.tokenizer, card)

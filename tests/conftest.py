@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 import warm_python
 from command_lines import MARK, CommandLines, command_lines
-from shared_characters import share_characters
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
 from nlpctl.runtime.machine import cpu_info
@@ -59,7 +58,6 @@ class Warm:
 
 WARM = Warm()
 warm_python.use_warm_python(lambda: WARM.lines.python)
-share_characters()
 
 # scripts/test.sh gives each worker a file at a time, so that what the tests of a file share is made once. Those that
 # take longest come first: all workers end together.

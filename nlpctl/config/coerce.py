@@ -162,10 +162,13 @@ def _free_mapping(key: Key, node: Node, log: LoadLog) -> dict[str, Scalar]:
     return values
 
 
+_FORMER = {"data.tokenizer": "leave it out: every vocabulary of BERT's kind is read by the tokenizers library"}
+
+
 def _unknown(dotted: str, node: Node, log: LoadLog) -> None:
     near = nearest_key(dotted) if len(log.problems) < _GUESSED else None  # a guess takes milliseconds
     log.broken |= {dotted} | ({near} if near else set())
-    hint = f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
+    hint = _FORMER.get(dotted) or (f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys")
     log.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
 
 

@@ -803,9 +803,6 @@ class DataSection:
         "Limit training batches by tokens, padding included, such as 4096: short rows form large batches, long ones "
         "small ones. In place of training.per_device_train_batch_size.",
     )
-    tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
-        "auto", TOKENS, "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
-    )
 
 
 @dataclass(frozen=True)

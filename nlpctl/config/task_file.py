@@ -23,7 +23,7 @@ AGAIN = "copy the whole model/ folder of a run again"
 # Files that a recipe names and that go with the model: section, key, name in the model folder.
 COPIED = (("decode", "terms", "terms.tsv"), ("masking", "dictionary", "words.txt"))
 # Where the keys of section data stand in task.json. Others follow in the order of the schema.
-_ORDER = ("columns", "max_seq_length", "doc_stride", "unit", "tokenizer", "header", "label_separator")
+_ORDER = ("columns", "max_seq_length", "doc_stride", "unit", "header", "label_separator")
 
 
 @functools.cache

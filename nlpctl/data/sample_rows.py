@@ -17,9 +17,6 @@ from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
-from nlpctl.data.text.spelled_tokens import SpelledTokens
-from nlpctl.data.text.stored_tokenizer import StoredTokenizer
-from nlpctl.data.text.wordpiece import WordPiece
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_pipe
 from nlpctl.report.language import later
@@ -142,9 +139,6 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
 
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
-    # A stored tokenizer leaves some texts to PaddleNLP, whose import costs more than most of what these rows are for.
-    stored = isinstance(tokenizer, StoredTokenizer) and mask is None
-    fast = WordPiece(tokenizer, SpelledTokens(tokenizer)) if stored else None
     # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
     columns = rows.text_columns()
@@ -159,8 +153,6 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
             else:
                 text = " ".join(token.removeprefix("##") for token in tokenizer.convert_ids_to_tokens(ids))
             values[column] = text if mask is None else _with_mask(text, mask)
-        if fast is not None and any(fast.words(text, 1) is None for text in values.values()):
-            continue
         try:
             yield rows.read(values, None)
         except ValueError:  # a text that is blank, or nothing but signs without a word

@@ -119,7 +119,7 @@ def _exact_counter(recipe: Recipe, tokenizer: Any, description: str, *, grows: b
 
     if grows and recipe.model.add_tokens:
         tokenizer = add_tokens(tokenizer, read_tokens(recipe.model.add_tokens)).tokenizer
-    return CountedTokens(build_encoder(tokenizer, recipe.data.tokenizer), description)
+    return CountedTokens(build_encoder(tokenizer), description)
 
 
 def prepare_to_read(recipe: Recipe) -> None:

@@ -24,9 +24,9 @@ TIMED_ROWS, MOST_BATCHES = 128, 16  # for timing: rows, and batches of each size
 def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     """The task and the text encoder of an export. UserError if a file is damaged."""
     card = read_trained_card(folder)
-    tokenizer = export_tokenizer(folder, recipe.data.tokenizer)
+    tokenizer = export_tokenizer(folder)
     task = make_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
-    return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer), recipe.data.tokenizer)
+    return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer))
 
 
 def synthetic_rows(folder: Path, own: Recipe, rows: int) -> tuple[Task, TextEncoder, tuple[Any, ...]]:

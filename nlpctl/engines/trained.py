@@ -79,7 +79,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     model = task_class(recipe.task).class_for(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    encoder = build_encoder(model.tokenizer)
     return TrainedModel(task, encoder, DygraphPredictor(model.network))
 
 

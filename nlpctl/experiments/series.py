@@ -360,7 +360,7 @@ class Series:
         file = self.folder / DATA / "vocab.txt"
         if not file.exists():
             set_up_process(self.recipe)
-            from nlpctl.data.text.vocabulary import build_vocabulary  # imports PaddleNLP
+            from nlpctl.data.text.vocabulary import build_vocabulary
 
             texts = (text for row in self.rows.examples(range(len(self.rows))) for text in self.rows.rows.texts(row))
             entries = build_vocabulary(texts, scratch.vocab_size, scratch.min_frequency, scratch.lowercase)

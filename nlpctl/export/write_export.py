@@ -15,7 +15,6 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
-from nlpctl.data.text.tokenizers import store_tokenizer
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.parity import Parity, batches_of
 from nlpctl.engines.samples import timing_batches
@@ -68,8 +67,6 @@ def write_export(
     card = make_card(recipe, task.labels.names, task.thresholds, task.calibration)
     with writing(final, ELSEWHERE):
         save_description(folder, tokenizer, card)
-        if not task.needs_tokenizer:
-            store_tokenizer(folder, encoder)
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
         outputs, refused = write_graphs(folder, network, batch, task.output_names, request, calibration)

@@ -65,7 +65,7 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     if export is None:
         require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
     in_template = task_info(recipe.task).reads("prompt") and recipe.few_shot.method != "contrastive"  # by PaddleNLP
-    if export is None or "paddle" in sys.modules or in_template or needs_paddlenlp(export, recipe.data.tokenizer):
+    if export is None or "paddle" in sys.modules or in_template or needs_paddlenlp(export):
         return set_up_process(recipe)
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed, needs_paddle=False)
     if setup.device != "cpu":

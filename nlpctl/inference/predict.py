@@ -160,10 +160,12 @@ _FIRST = ("pooling", "embedding_size", "scale", "margin")  # keys of retrieval i
 def answer_settings(recipe: Recipe) -> dict[str, Any]:
     """The settings that determine how a given model reads and answers a row."""
     least = recipe.inference.min_confidence
-    own = {} if least is None else {"min_confidence": least}  # notes of older versions do not have it
+    # Notes of older versions do not have the one, and have the other.
+    own = {} if least is None else {"min_confidence": least}
     kept, plain = kept_values(recipe), vars(RetrievalSection())
+    data = {**kept["data"], "tokenizer": "auto"}
     retrieval = {name: value for name, value in kept["retrieval"].items() if name in _FIRST or value != plain[name]}
-    return {**kept, "retrieval": retrieval, "on_bad_row": recipe.data.on_bad_row, **own}
+    return {**kept, "data": data, "retrieval": retrieval, "on_bad_row": recipe.data.on_bad_row, **own}
 
 
 class PeekedRows:

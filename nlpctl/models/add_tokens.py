@@ -72,9 +72,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
     vocabulary = tokenizer.get_vocab()
     forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
     new = [form for form in forms if form not in vocabulary]
-    # Before the addition: add_tokens below changes the tokenizer in place. PaddleNLP's own encoder, because the fast
-    # one would keep the old vocabulary in its tables.
-    pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # their tokens before the addition
+    pieces = build_encoder(tokenizer).pieces(new)  # before the addition, which changes PaddleNLP's in place
     # Repeated lines in vocab.txt make fewer entries than ids, and PaddleNLP numbers new tokens from len() on.
     if max(vocabulary.values()) + 1 != len(tokenizer):
         raise UserError(
@@ -139,4 +137,4 @@ def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> 
 
 def _form(tokenizer: Any, word: str) -> str:
     """The form of `word` that the tokenizer matches."""
-    return word.lower() if "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case else word
+    return word.lower() if getattr(tokenizer, "do_lower_case", False) else word

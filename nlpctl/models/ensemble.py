@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_by_type
@@ -102,4 +103,6 @@ def _alike(one: Any, other: Any) -> bool:
     """Whether two tokenizers cut a text in the same places, whatever their vocabularies."""
     if isinstance(one, UnitTokenizer) or isinstance(other, UnitTokenizer):
         return isinstance(one, UnitTokenizer) and isinstance(other, UnitTokenizer) and one.settings == other.settings
+    if isinstance(one, LibraryTokenizer) and isinstance(other, LibraryTokenizer):
+        return one.rules() == other.rules()
     return type(one) is type(other)

@@ -6,6 +6,7 @@ weights itself, not by from_pretrained: a downloaded pickle is untrusted too.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from nlpctl.models.families import Family, family_of_config, family_of_hub_name,
 from nlpctl.models.source import CONFIG_FILES, VOCABULARY_FILES
 from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.names import nearest
-from nlpctl.upstream.tokenizer_files import keep_resources
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,10 @@ def _tokenizer(name: str, family: Family) -> Any:
     cached = [file for file in VOCABULARY_FILES if (folder / file).is_file()]
     if cached and (folder / "tokenizer_config.json").is_file():
         return load_tokenizer(folder, family)
-    return keep_resources(AutoTokenizer.from_pretrained(name))
+    tokenizer = AutoTokenizer.from_pretrained(name)
+    with tempfile.TemporaryDirectory(prefix="nlpctl-tokenizer-") as saved:
+        tokenizer.save_pretrained(saved)
+        return load_tokenizer(Path(saved), family)
 
 
 def _resolve(name: str, files: list[str]) -> str:

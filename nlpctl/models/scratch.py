@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,10 +23,9 @@ from nlpctl.data.text.units import (
     tokenizer_of_dictionaries,
     tokenizer_of_entries,
 )
-from nlpctl.data.text.vocabulary import SPECIAL_TOKENS, build_vocabulary, write_tokenizer
+from nlpctl.data.text.vocabulary import SPECIAL_TOKENS, build_vocabulary, make_tokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import OWN, Family, family_by_type
-from nlpctl.upstream.tokenizer_files import keep_resources
 
 MAX_POSITIONS = 512
 TEXTS_LOOKED_UP, MOSTLY = 1000, 0.5  # how many texts tell whether a vocabulary file fits, and the least share it has
@@ -64,11 +62,8 @@ def make_vocabulary(
     else:
         assert texts is not None
         vocabulary = build_vocabulary(texts(), scratch.vocab_size, scratch.min_frequency, scratch.lowercase)
-    with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as folder:
-        tokenizer = write_tokenizer(Path(folder), vocabulary, scratch.architecture, scratch.lowercase)
-        # The temporary folder is gone after this block, and saving would copy vocab.txt from it.
-        keep_resources(tokenizer)
-    return family, _config(scratch, tokenizer), tokenizer
+    reader = make_tokenizer(vocabulary, scratch.architecture, scratch.lowercase)
+    return family, _config(scratch, reader), reader
 
 
 def _unit_tokenizer(scratch: ScratchSection, texts: Callable[[], Iterable[str]] | None) -> UnitTokenizer:

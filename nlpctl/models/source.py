@@ -112,21 +112,24 @@ def check_tokenizer(folder: Path) -> None:
     empty = next((file for file in present if not file.stat().st_size), None)
     if empty is not None:
         raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
-    from nlpctl.data.text.library_tokenizer import read_library_tokenizer  # the library takes as long as the parser
+    # Here, since the library takes as long to import as the parser.
+    from nlpctl.data.text.library_tokenizer import read_library_tokenizer, read_word_pieces
+    from nlpctl.data.text.wordpiece import VOCABULARY, unlike_bert
 
     if read_library_tokenizer(folder) is not None:
         return
-    if [file.name for file in present if file.name != FAST_TOKENIZER] != ["vocab.txt"]:
-        return  # beside a sentencepiece model a vocab.txt means something else
-    try:
-        lines = present[0].read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"the vocabulary cannot be read: {error}", where=str(present[0]), hint=hint) from None
-    entries = {line.rstrip().partition("\t")[0] for line in lines}
-    unknown = config.get("unk_token", "[UNK]")
-    unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
-    if isinstance(unknown, str) and unknown not in entries:
-        raise UserError(f"the vocabulary has no {unknown}", where=str(present[0]), hint=hint)
+    name = paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or "BertTokenizer"))
+    if (folder / VOCABULARY).is_file() and unlike_bert(name, config) is None:
+        read_word_pieces(folder, name)
+
+
+def paddle_name(folder: Path, name: str) -> str:
+    """PaddleNLP's name of a class; Hugging Face's ...Fast has the same vocabulary."""
+    name = name.removesuffix("Fast")
+    if name == "RobertaTokenizer":  # two classes behind one name: by the files
+        # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
+        return "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
+    return name
 
 
 def weights_file(folder: Path) -> Path | None:

@@ -14,23 +14,20 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.data.text.library_tokenizer import (
-    READ_THE_FILE,
     SPECIALS,
     as_transformers_reads,
     cuts_left,
-    makes_case_anew,
     read_library_tokenizer,
     read_network_config,
+    read_word_pieces,
 )
-from nlpctl.data.text.stored_tokenizer import FILE as STORED
-from nlpctl.data.text.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.text.units import UnitTokenizer
-from nlpctl.data.text.wordpiece import character_table
+from nlpctl.data.text.wordpiece import VOCABULARY, unlike_bert
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
-from nlpctl.layout import TASK, is_inside
+from nlpctl.layout import is_inside
 from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
-from nlpctl.models.source import FAST_TOKENIZER, PADDLE_WEIGHTS, read_config
+from nlpctl.models.source import FAST_TOKENIZER, paddle_name, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
@@ -43,8 +40,8 @@ _BESIDE = (SPECIALS, "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP read
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
-    """The tokenizer of `folder`: of its tokenizer.json or sentencepiece model, else PaddleNLP's, of the class that
-    tokenizer_config.json names, else by the family. BERT's own WordPiece is always read by PaddleNLP's.
+    """The tokenizer of `folder`: a LibraryTokenizer of its tokenizer.json, sentencepiece model or vocab.txt, else
+    PaddleNLP's, of the class that tokenizer_config.json names, else by the family.
 
     A folder of nlpctl's own networks has a UnitTokenizer, unless it is an ensemble of others. UserError when a file is
     missing or damaged.
@@ -58,13 +55,15 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     for name in (_TOKENIZER_CONFIG, SPECIALS):
         _check_specials(folder / name)
     tokenizer_class = _tokenizer_class(folder, family, config)
+    if (folder / FAST_TOKENIZER).is_file() and cuts_left(read_json(folder / FAST_TOKENIZER), config):
+        config = {**config, "truncation_side": "left"}
+    if (folder / VOCABULARY).is_file() and unlike_bert(tokenizer_class.__name__, config) is None:
+        return read_word_pieces(folder, tokenizer_class.__name__)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
-    if _cuts_left(folder, config):
-        config = {**config, "truncation_side": "left"}
-    if not present and (pieces := _word_pieces(folder)) is not None:
-        return _of_pieces(tokenizer_class, config, *pieces)
-    if not present or any(file.stat().st_size == 0 for file in present):
+    of_json = not present and (folder / FAST_TOKENIZER).is_file() and files == [VOCABULARY]
+    pieces = _word_pieces(folder, config) if of_json else None
+    if pieces is None and not present or any(file.stat().st_size == 0 for file in present):
         raise UserError(
             f"{' and '.join(files)} missing or empty; {tokenizer_class.__name__} needs it",
             where=str(folder),
@@ -74,8 +73,10 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
         if file.is_file() and file.stat().st_size > _MOST_BYTES:
             raise UserError(f"has more than {_MOST_BYTES >> 20} MB", str(file), "no vocabulary is that large")
     try:
+        if pieces is not None:
+            return _of_pieces(tokenizer_class, config, *pieces)
         with _own_files(folder, config, present) as place:
-            options = _plain_specials(config) | _lowercase(folder, config)
+            options = _plain_specials(config)
             options |= {key: config[key] for key in ("truncation_side",) if key in config}
             return keep_resources(tokenizer_class.from_pretrained(str(place), **options))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
@@ -127,34 +128,27 @@ def _is_outside(name: str, folder: Path) -> bool:
     return os.path.isfile(name) and not is_inside(os.path.abspath(name), folder)
 
 
-def export_tokenizer(folder: Path, mode: str) -> Any:
-    """The tokenizer of an export: without PaddleNLP, if its files allow that and `mode` (data.tokenizer) does.
-
-    UserError when a file is missing or damaged.
-    """
+def export_tokenizer(folder: Path) -> Any:
+    """The tokenizer of an export, without PaddleNLP if its files allow that. UserError: they are damaged."""
     if _has_units(folder):
         return _unit_tokenizer(folder, _config(folder))
-    if _has_library(folder) and (library := read_library_tokenizer(folder)) is not None:
+    if (folder / FAST_TOKENIZER).is_file() and (library := read_library_tokenizer(folder)) is not None:
         return library
-
-    def full() -> Any:
-        import_paddlenlp()  # perhaps for one text among thousands, in any thread
-        return load_tokenizer(folder, family_of_config(read_config(folder), str(folder / "config.json")))
-
-    stored = None if mode == "paddlenlp" else read_stored_tokenizer(folder, full, character_table)
-    return full() if stored is None else stored
+    if _has_word_pieces(folder):
+        return read_word_pieces(folder, _declared_class(folder, _config(folder)))
+    import_paddlenlp()
+    return load_tokenizer(folder, family_of_config(read_config(folder), str(folder / "config.json")))
 
 
-def needs_paddlenlp(folder: Path, mode: str) -> bool:
+def needs_paddlenlp(folder: Path) -> bool:
     """Whether `export_tokenizer` opens PaddleNLP's tokenizer. UserError if tokenizer_config.json is damaged."""
-    return not (_has_units(folder) or _has_library(folder)) and (
-        mode == "paddlenlp" or not (folder / STORED).is_file()
-    )
+    return not (_has_units(folder) or (folder / FAST_TOKENIZER).is_file() or _has_word_pieces(folder))
 
 
-def _has_library(folder: Path) -> bool:
-    """Whether an export has a LibraryTokenizer: PaddleNLP's write no tokenizer.json."""
-    return (folder / FAST_TOKENIZER).is_file()
+def _has_word_pieces(folder: Path) -> bool:
+    """Whether an export has a vocab.txt of BERT's kind, and no tokenizer.json: those of before 2026-11-28."""
+    config = _config(folder)
+    return (folder / VOCABULARY).is_file() and unlike_bert(_declared_class(folder, config), config) is None
 
 
 def _has_units(folder: Path) -> bool:
@@ -165,44 +159,24 @@ def _config(folder: Path) -> dict[str, Any]:
     return read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
 
 
-def _lowercase(folder: Path, config: Mapping[str, Any]) -> dict[str, bool]:
-    """do_lower_case of the tokenizer.json, where Transformers goes by that alone; other classes have it in `config`."""
+def _word_pieces(folder: Path, config: Mapping[str, Any]) -> tuple[list[str], bool]:
+    """The pieces in the tokenizer.json of RoFormer, index = id, and whether text is lower-cased."""
     file = folder / FAST_TOKENIZER
-    if not file.is_file():
-        return {}
-    of_paddle = (folder / TASK).is_file() or any((folder / name).is_file() for name in PADDLE_WEIGHTS)
-    network = {} if of_paddle else read_network_config(folder)
-    if of_paddle and config.get("tokenizer_class") not in READ_THE_FILE:  # PaddleNLP's own go by `config` as well
-        return {}
-    return {} if makes_case_anew(config, network) else {"do_lower_case": read_json(file)["normalizer"]["lowercase"]}
-
-
-def _word_pieces(folder: Path) -> tuple[list[str], bool] | None:
-    """The pieces in tokenizer.json, index = id, and whether text is lower-cased; None where there is none.
-
-    It is a WordPiece of BERT's kind: every other is a LibraryTokenizer.
-    """
-    file = folder / FAST_TOKENIZER
-    if not file.is_file():
-        return None
     content = read_json(file)
-    model = content["model"]
-    ids = {index: piece for piece, index in model["vocab"].items()}
-    if sorted(ids) != list(range(len(model["vocab"]))):
+    try:
+        ids = {index: piece for piece, index in content["model"]["vocab"].items()}
+        lowercase = as_transformers_reads(content, config, read_network_config(folder))["normalizer"]["lowercase"]
+        broken = next((piece for piece in ids.values() if "\n" in piece or "\r" in piece), None)
+        whole = sorted(ids) == list(range(len(content["model"]["vocab"])))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise _damaged(folder, error) from None
+    if not whole:
         hint = "copy tokenizer.json again, or give vocab.txt"
         raise UserError("the ids of the vocabulary have gaps", where=str(file), hint=hint)
-    broken = next((piece for piece in model["vocab"] if "\n" in piece or "\r" in piece), None)
     if broken is not None:  # all ids behind it would be those of other pieces
         hint = "write it without; a text has no such piece, since it is cut at white space"
         raise UserError(f"the piece {broken!r} has a line break, and vocab.txt a line for each", str(file), hint)
-    told = as_transformers_reads(content, _config(folder), read_network_config(folder))["normalizer"]["lowercase"]
-    return [ids[index] for index in range(len(ids))], told
-
-
-def _cuts_left(folder: Path, config: Mapping[str, Any]) -> bool:
-    """Whether the tokenizer.json of another program says so, of which PaddleNLP's tokenizers read nothing."""
-    file = folder / FAST_TOKENIZER
-    return file.is_file() and not (folder / TASK).is_file() and cuts_left(read_json(file), config)
+    return [ids[index] for index in range(len(ids))], lowercase
 
 
 def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool) -> Any:
@@ -262,23 +236,25 @@ def agree_on_inputs(tokenizer: Any, network: Any, where: str) -> None:
 
 
 def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) -> Any:
-    """By the declared class (Hugging Face's ...Fast has the same vocabulary), else by the family."""
+    """By the declared class, else by the family."""
     from paddlenlp import transformers
 
-    declared = config.get("tokenizer_class") or config.get("init_class") or ""
     is_ours = family.name in ENCODERS or family.name in ADDED
     usual = _OF_OURS.get(family.name, "BertTokenizer") if is_ours else f"{family.name}Tokenizer"
-    for name in (str(declared).removesuffix("Fast"), usual):
-        if name == "RobertaTokenizer":  # two classes behind one name: by the files
-            # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
-            name = "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
+    for name in (_declared_class(folder, config), paddle_name(folder, usual)):
         if name in transformers.__dict__ and hasattr(transformers.__dict__[name], "resource_files_names"):
             return transformers.__dict__[name]
+    declared = config.get("tokenizer_class") or config.get("init_class") or ""
     raise UserError(
         f"PaddleNLP has no tokenizer class {declared!r}",
         where=str(folder / _TOKENIZER_CONFIG),
         hint="set tokenizer_class to a class of PaddleNLP, such as BertTokenizer",
     )
+
+
+def _declared_class(folder: Path, config: Mapping[str, Any]) -> str:
+    """PaddleNLP's name of the class in tokenizer_config.json; "" where there is none."""
+    return paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
 
 
 def _plain_specials(config: Mapping[str, Any]) -> dict[str, str]:

@@ -227,12 +227,11 @@ CHINESE: Mapping[str, str] = {
     "logging": "写日志",
     "saving checkpoints": "保存检查点",
     "waiting for data": "等待数据",
-    "The network waited for data {:.0%} of the time: {}{}.": "网络有 {:.0%} 的时间在等待数据：{}{}。",
+    "The network waited for data {:.0%} of the time: {}.": "网络有 {:.0%} 的时间在等待数据：{}。",
     "set training.dataloader_num_workers to {} (now {})": "请把 training.dataloader_num_workers 设为 {}（现在是 {}）",
     "set training.dataloader_num_workers: 2 (now 0), so that processes of their own read and tokenise": (
         "请设置 training.dataloader_num_workers: 2（现在是 0），由单独的进程读取和切分文本"
     ),
-    "; data.tokenizer: auto is faster": "；data.tokenizer: auto 更快",
     "Evaluating took {:.0%} of the time: {}, {}.": "评估占了 {:.0%} 的时间：{}，{}。",
     "raise training.eval_steps": "请增大 training.eval_steps",
     "set training.evaluation_strategy: steps and eval_steps": (

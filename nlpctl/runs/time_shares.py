@@ -155,8 +155,7 @@ def _about_data(share: float, recipe: Recipe) -> str:
     change = say("set training.dataloader_num_workers to {} (now {})", 2 * workers, workers) if workers else say(
         "set training.dataloader_num_workers: 2 (now 0), so that processes of their own read and tokenise"
     )  # fmt: skip
-    slow = say("; data.tokenizer: auto is faster") if recipe.data.tokenizer == "paddlenlp" else ""
-    return say("The network waited for data {:.0%} of the time: {}{}.", share, change, slow)
+    return say("The network waited for data {:.0%} of the time: {}.", share, change)
 
 
 def _about_evaluation(share: float, recipe: Recipe) -> str:

@@ -70,7 +70,6 @@ class Task(ABC):
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
     fitted_layers: tuple[str, ...] = ()  # layers that `fit_layers` sets, so that no gradient trains them
-    needs_tokenizer: bool = False  # whether it asks PaddleNLP's tokenizer for more than encoders do
     answer_keys: tuple[str, ...] = ()  # of what `answer` returns; null where a line holds no text
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1

@@ -33,7 +33,6 @@ class FewShotClassification(SequenceClassification):
     """Sequence classification whose logits [batch, labels] are those of the label words at the mask."""
 
     shortens = False
-    needs_tokenizer = True
 
     @classmethod
     def class_for(cls, recipe: Recipe) -> type[Task]:

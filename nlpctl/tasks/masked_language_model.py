@@ -51,7 +51,6 @@ class MaskedLanguageModel(Task):
 
     label_names = ()
     masks_inputs = True
-    needs_tokenizer = True
     graph_scores = False  # losses need the targets inside the graph
     output_names = ("probabilities", "word_ids")
     answer_keys = ("masks",)

@@ -70,7 +70,7 @@ def prepare_training(
         for name in (name for layer in task.fitted_layers for name in matching(layer, parameters)):
             parameters[name].stop_gradient = True
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    encoder = build_encoder(model.tokenizer)
     for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
         if examples is not None:
             task.check_data(split, examples, encoder)
@@ -109,7 +109,7 @@ def with_tokenizer_of(prepared: PreparedTraining, checkpoint: Path) -> PreparedT
         return prepared
     family = family_of_config(read_config(checkpoint), str(checkpoint / "config.json"))
     tokenizer = prepared.task.adapt_tokenizer(prepared.recipe, load_tokenizer(checkpoint, family))
-    encoder = build_encoder(tokenizer, prepared.recipe.data.tokenizer)
+    encoder = build_encoder(tokenizer)
     return replace(prepared, model=replace(prepared.model, tokenizer=tokenizer), encoder=encoder)
 
 

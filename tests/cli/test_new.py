@@ -142,7 +142,7 @@ def test_questions_without_an_answer_bring_a_threshold(nlpctl, folder: Path) -> 
     [
         ("tokenizer_config.json", b"{", "tokenizer_config.json: is not valid JSON"),
         ("vocab.txt", b"", "vocab.txt: the vocabulary is empty"),
-        ("vocab.txt", "[PAD]\n[UNK]\n好\n".encode("gbk"), "vocab.txt: the vocabulary cannot be read"),
+        ("vocab.txt", "[PAD]\n[UNK]\n好\n".encode("gbk"), "vocab.txt: cannot be read"),
         ("vocab.txt", b"[PAD]\n[CLS]\na\n", "vocab.txt: the vocabulary has no [UNK]"),
         ("tokenizer.json", b'{"model": {"type": "BPE"}}', "tokenizer.json: model.vocab holds no pieces"),
     ],
@@ -548,10 +548,18 @@ def test_the_head_of_a_tagger_on_an_e5_learns_faster(nlpctl, folder: Path) -> No
         assert matched == [("crf",), *[("classifier",)] * own]
 
 
+# As much of one as `new` looks at.
+ENCODER = {
+    "config.json": '{"hidden_size": 32}',
+    "vocab.txt": "[PAD]\n[UNK]\n[CLS]\n[SEP]\n",
+    "model.safetensors": "x",
+}
+
+
 def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     (folder / "mine").mkdir()
-    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[UNK]"), ("model.safetensors", "x")):
+    for name, text in ENCODER.items():
         (folder / "mine" / name).write_text(text, encoding="utf-8")
     ended = nlpctl("new", "reviews.tsv", "--model", "mine", "-o", "recipes/my.yaml")
     assert ended.code == 0, ended.err
@@ -564,7 +572,7 @@ def test_what_this_machine_does_best_is_proposed(nlpctl, table, folder: Path, mo
     table("train.tsv", ["id", "review", "stars"], labelled())
     table("dev.tsv", ["id", "review", "stars"], labelled() * 10)
     (folder / "mine").mkdir()
-    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[UNK]"), ("model.safetensors", "x")):
+    for name, text in ENCODER.items():
         (folder / "mine" / name).write_text(text, encoding="utf-8")
     for sets, model, expected in (
         (("avx512f", "avx512_bf16"), "mine", True),

@@ -24,7 +24,7 @@ class Opened:
         model = task_class(task).load_trained(self.recipe, str(self.recipe.run_dir))
         self.network = model.network
         self.task = make_task(self.recipe, LabelSet(model.labels))
-        encoder = build_encoder(model.tokenizer, self.recipe.data.tokenizer)
+        encoder = build_encoder(model.tokenizer)
         rows = read_training_data(task_rows(task, self.recipe.data)).train
         self.features = [feature for row in rows for feature in self.task.features(row, encoder)]
         self.collate = self.task.collator(encoder, labelled=True)

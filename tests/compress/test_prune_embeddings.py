@@ -24,6 +24,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import make_task
 from nlpctl.training.train import train
 from tests.helpers.library_tokenizers import bytes_bpe, encoder, unigram
+from tests.helpers.paddle_tokenizer import paddle_tokenizer
 
 ROWS = [("the room was clean", "x"), ("the bed was dirty", "y"), ("the staff view", "z"), ("very good", "x")]
 
@@ -42,7 +43,7 @@ def few_words(tmp_path):
 
 
 def outputs(model, texts):
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     encoded = [encoder.encode([text], None, 24)[0].input_ids for text in texts]
     predictor = DygraphPredictor(model.network)
     return [predictor.outputs({"input_ids": np.array([ids])})[0] for ids in encoded]
@@ -92,9 +93,9 @@ def test_other_words_are_read_by_letters(few_words):
     recipe = few_words("sequence_classification", "ernie")
     model = load_source(recipe, str(recipe.run_dir / "model"))
     data = read_data(recipe, model)
-    task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer, "auto")
+    task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer)
     small = with_words(model, used_ids(task, encoder, data), task, str(recipe.run_dir / "model"))
-    pieces = {name: build_encoder(each.tokenizer, "auto") for name, each in (("before", model), ("after", small))}
+    pieces = {name: build_encoder(each.tokenizer) for name, each in (("before", model), ("after", small))}
     read = {name: each.forms(each.pieces(["food"])[0]) for name, each in pieces.items()}
     assert read["before"] == ["food"] and len(read["after"]) > 1
     assert "".join(read["after"]).replace("##", "") == "food"
@@ -110,7 +111,7 @@ def test_added_words_stay(few_words):
     task = make_task(recipe, read_data(recipe, load_source(recipe, source)).labels)
     model = load_to_train(section, task.head(recipe), task.labels.names, vocabulary_texts=None)
     texts = ["a spotless room", "the room was good"]
-    encoded = build_encoder(model.tokenizer, "paddlenlp").encode(texts, None, 24)
+    encoded = build_encoder(model.tokenizer).encode(texts, None, 24)
     ids = {index for each in encoded for index in each.input_ids}
     small = with_words(model, ids, task, source)
     assert small.tokenizer.get_added_vocab().keys() == model.tokenizer.get_added_vocab().keys()
@@ -134,7 +135,7 @@ def test_pieces_of_a_tokenizer_json(kind, tmp_path):
     task = make_task(recipe, LabelSet(("x", "y")))
     model = load_to_train(recipe.model, task.head(recipe), task.labels.names, vocabulary_texts=None)
     texts = ["the quick fox", "酒店"]
-    read = build_encoder(model.tokenizer, "auto")
+    read = build_encoder(model.tokenizer)
     ids = {index for each in read.encode(texts, None, 24) for index in each.input_ids}
     small = with_words(model, ids, task, str(folder))
     assert len(small.tokenizer) == small.network.config.vocab_size < len(model.tokenizer)
@@ -143,12 +144,13 @@ def test_pieces_of_a_tokenizer_json(kind, tmp_path):
         assert one.tobytes() == other.tobytes()
 
 
-def test_refused(few_words):
+def test_refused(few_words, tmp_path):
     recipe = few_words("sequence_classification")
     check(recipe)
     with pytest.raises(UserError, match="predicts words"):
         check(replace(recipe, task="masked_language_model"))
     model = load_source(recipe, str(recipe.run_dir / "model"))
-    model.tokenizer.resource_files_names = {"vocab_file": "vocab.json", "merges_file": "merges.txt"}
+    paddles = paddle_tokenizer(model.tokenizer, tmp_path)
+    paddles.resource_files_names = {"vocab_file": "vocab.json", "merges_file": "merges.txt"}
     with pytest.raises(UserError, match="builds words from pieces"):
-        with_words(model, {1}, make_task(recipe, read_data(recipe, model).labels), "here")
+        with_words(replace(model, tokenizer=paddles), {1}, make_task(recipe, read_data(recipe, model).labels), "here")

@@ -29,7 +29,7 @@ ROLES = {
         data.reader data.map data.filter data.labels data.numbered_labels data.tag_map data.label_separator
         data.on_bad_row data.streaming
     """,
-    "tokens": "data.max_seq_length data.doc_stride data.tokenizer",
+    "tokens": "data.max_seq_length data.doc_stride",
     "answers": """
         data.unit decode.* masking.* prompt.* few_shot.method few_shot.pooling few_shot.layers retrieval.*
     """,
@@ -86,7 +86,7 @@ FIXED = {
 }
 # task.json of a trained model holds these, in this order.
 KEPT = """
-    data.columns data.max_seq_length data.doc_stride data.unit data.tokenizer data.header data.label_separator
+    data.columns data.max_seq_length data.doc_stride data.unit data.header data.label_separator
     model.head decode masking prompt few_shot.method few_shot.pooling few_shot.layers retrieval
 """
 
@@ -144,9 +144,9 @@ def test_what_a_trained_model_keeps() -> None:
 
 
 def test_the_text_of_another_network_is_read_as_it_reads_text() -> None:
-    own = DataSection(max_seq_length=7, doc_stride=5, tokenizer="fast", train=("own",), unit="characters", header=False)
+    own = DataSection(max_seq_length=7, doc_stride=5, train=("own",), unit="characters", header=False)
     assert with_reading(DataSection(train=("a",)), own) == DataSection(
-        train=("a",), max_seq_length=7, doc_stride=5, tokenizer="fast"
+        train=("a",), max_seq_length=7, doc_stride=5
     )
 
 

@@ -16,7 +16,6 @@ from nlpctl.compress.plan import CompressionPlan
 from nlpctl.compress.scores import StoredRow
 from nlpctl.compress.timing import StoredRounds
 from nlpctl.config.task_file import TaskFile
-from nlpctl.data.text.stored_tokenizer import StoredTokenizerFile
 from nlpctl.documents import Document
 from nlpctl.experiments.series import SeriesFile
 from nlpctl.experiments.sweep import SweepFile
@@ -36,7 +35,6 @@ BY_NAME: dict[str, type[Document]] = {
     "calibration.json": Calibration,
     "checksums.json": CheckpointSums,
     "export.json": ExportManifest,
-    "fast_tokenizer.json": StoredTokenizerFile,
     "labels.json": LabelsFile,
     "last-round.json": StoredRounds,
     "metrics.json": MetricsFile,

@@ -14,8 +14,8 @@ from nlpctl.paddle_version import installed_paddle
 from nlpctl.runtime.machine import cpu_info
 
 MODEL_FILES = {
-    "config.json", "labels.json", "manifest.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
-    "tokenizer_config.json", "vocab.txt",
+    "config.json", "labels.json", "manifest.json", "model_state.pdparams", "task.json",
+    "tokenizer.json", "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}
 TRAINING_STATE |= {"reached_parameters.json"}

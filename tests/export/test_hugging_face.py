@@ -167,7 +167,7 @@ def test_added_words_are_in_tokenizer_json(classifier: Recipe, tmp_path: Path):
     tokenizer = load_network(classifier, str(classifier.run_dir)).encoder.tokenizer
     grown = add_tokens(tokenizer, ["格利泽", "Fox trot", "c++"]).tokenizer
     hugging_face.write_tokenizer(tmp_path, grown, 64)
-    library, encoder = Tokenizer.from_file(str(tmp_path / "tokenizer.json")), build_encoder(grown, "auto")
+    library, encoder = Tokenizer.from_file(str(tmp_path / "tokenizer.json")), build_encoder(grown)
     for text in ("the 格利泽 room", "a格利泽b fox trot", "THE C++ c++good", "xc++y Fox  trot"):
         assert library.encode(text).ids == encoder.encode([text], None, 64)[0].input_ids, text
     settings = json.loads((tmp_path / "tokenizer_config.json").read_text())

@@ -29,7 +29,7 @@ def network(classifier):
     from nlpctl.tasks.base import make_task, task_class
 
     model = task_class(classifier.task).load_trained(classifier, find_trained_model(classifier))
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     rows = rows_to_compare(task_rows(classifier.task, classifier.data), None, model.tokenizer, 40, masked=False)
     run = DygraphPredictor(model.network).outputs
     return run, Parity(make_task(classifier, LabelSet(model.labels)), encoder, rows.examples, run)

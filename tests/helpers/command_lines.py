@@ -211,8 +211,6 @@ def _serve(server: socket.socket, modules: Sequence[str]) -> None:
 
     reading: list[socket.socket] = [server]
     if any(module.startswith("paddle") for module in modules):
-        from shared_characters import make_usual_characters, share_characters
-
         from nlpctl.config.schema import RuntimeSection
         from nlpctl.runtime.process import configure_paddle, prepare_process
 
@@ -221,8 +219,6 @@ def _serve(server: socket.socket, modules: Sequence[str]) -> None:
             address = warm_python.address_of(os.getpid())
             warm_python.use_warm_python(lambda: address)
             reading.append(warm_python.listen(address))
-            share_characters()
-            make_usual_characters()
     for module in modules:
         importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the commands

@@ -50,6 +50,12 @@ def shuffled(model):
     (model / "vocab.txt").write_text("\n".join([*lines[:5], *reversed(lines[5:])]) + "\n")
 
 
+def with_pieces(model, more):
+    content = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
+    content["model"]["vocab"] |= more
+    (model / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+
+
 def with_labels(model, *labels, **more):
     (model / "labels.json").write_text(json.dumps({"labels": labels, **more}))
 
@@ -87,7 +93,7 @@ CHEAP = {
     ),
     "int8 weights": (lambda model: with_weights(model, as_int8), "holds int8 where"),
     "vocabulary too long": (
-        lambda model: (model / "vocab.txt").open("a").write("".join(f"word{i}\n" for i in range(999))), "entries"
+        lambda model: with_pieces(model, {f"word{i}": 1000 + i for i in range(999)}), "entries"
     ),
 }  # fmt: skip
 # Damage that only the manifest tells.
@@ -114,7 +120,8 @@ def test_cheap_facts_are_always_looked_at(run, damage, how):
     with pytest.raises(UserError) as caught:
         scores(run, *(TRUST if how == "trusted" else ()))
     (problem,) = caught.value.problems
-    by_sum = how == "manifest" and f"{WEIGHTS}: was altered" in str(problem)  # weights are opened after that
+    altered = any(f"{name}: was altered" in str(problem) for name in (WEIGHTS, "tokenizer.json"))
+    by_sum = how == "manifest" and altered  # these are opened after that
     assert problem.hint and (told in str(problem) or by_sum)
     assert str(run / "model") in problem.where
 

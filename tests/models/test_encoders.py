@@ -29,8 +29,6 @@ FAMILIES = [
     "albert", "convbert", "deberta-v2", "deberta-v3", "distilbert", "modernbert", "mpnet", "nezha", "roformer",
     "xlm-roberta",
 ]  # fmt: skip
-LIBRARY = ("albert", "deberta-v3", "modernbert", "xlm-roberta")
-ENCODED_BY = dict.fromkeys(LIBRARY, "library") | dict.fromkeys(("mpnet", "roformer"), "paddlenlp")  # others: fast
 LABELS = ("neg", "mid", "pos")
 CLASSIFIER = Head("SequenceClassification")
 STRICT = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=False)
@@ -120,19 +118,19 @@ def test_ids_as_transformers(name):
     texts = json.loads((ENCODERS / "texts.json").read_text(encoding="utf-8"))
     model = load_trained(folder, CLASSIFIER)
     assert model.labels == LABELS and not model.fresh
-    encoder = build_encoder(model.tokenizer, "auto")
-    assert encoder.kind == ENCODED_BY.get(name, "fast")
+    encoder = build_encoder(model.tokenizer)
+    assert encoder.kind == ("paddlenlp" if name == "roformer" else "library")
     rows = rows_of(expected["ids"], expected["lengths"])
     assert len(texts) == len(rows) == 50
     for text, row in zip(texts, rows, strict=True):
-        if text in SPELLED or (encoder.kind != "library" and text in OF_SYMBOLS):
+        if text in SPELLED or (encoder.kind == "paddlenlp" and text in OF_SYMBOLS):
             continue
         assert encoder.encode([text], None, 40)[0].input_ids == row.tolist(), text
 
 
 # What a text spells of special tokens is text here, and the token itself in Transformers.
 SPELLED = ("[CLS] [SEP] <s> </s> <mask>", "[MASK]")
-# PaddleNLP's WordPiece takes every symbol for a word.
+# PaddleNLP's WordPiece, which RoFormer has, takes every symbol for a word.
 OF_SYMBOLS = ("e=mc²", "🙂🙂🙂", "👍🏽 great 👨\u200d👩\u200d👧", "🇨🇳 flag")
 
 
@@ -238,7 +236,7 @@ def test_tokenizer_without_a_class(name, declared, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings | declared))
     found = load_tokenizer(tmp_path, family)
     for text in ("the quick brown fox", "Good GOOD bad"):
-        ids = [build_encoder(each, "auto").encode([text], None, 30)[0].input_ids for each in (found, right)]
+        ids = [build_encoder(each).encode([text], None, 30)[0].input_ids for each in (found, right)]
         assert ids[0] == ids[1] and len(ids[0]) > 4
 
 

@@ -41,7 +41,7 @@ def test_format_on_disk_is_a_contract(folder):
     task = json.loads((folder / "task.json").read_text())
     assert (task["format"], task["task"], task["trained"]) == (1, "sequence_classification", True)
     assert task["data"]["columns"] | {"text": "a", "text_pair": "b", "label": "label"} == task["data"]["columns"]
-    kept = {"max_seq_length": 64, "doc_stride": 64, "tokenizer": "auto", "header": False, "label_separator": ","}
+    kept = {"max_seq_length": 64, "doc_stride": 64, "header": False, "label_separator": ","}
     assert kept.items() <= task["data"].items() and task["model"] == {"head": "linear"}
     assert {"decode", "prompt", "retrieval"} < task.keys()
 

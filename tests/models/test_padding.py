@@ -48,7 +48,7 @@ def changed(folder: Path, to: Path, pad) -> Path:
 
 
 def batch_of(tokenizer, texts) -> np.ndarray:
-    rows = [build_encoder(tokenizer, "auto").encode([text], None, 30)[0].input_ids for text in texts]
+    rows = [build_encoder(tokenizer).encode([text], None, 30)[0].input_ids for text in texts]
     longest = max(map(len, rows))
     return np.array([[*row, *[tokenizer.pad_token_id] * (longest - len(row))] for row in rows], np.int64)
 

@@ -26,7 +26,7 @@ def load(folder):
 
 def logits(model):
     """Start and end logits of a question with two contexts, the second one padded."""
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     rows = [encoder.assemble([5, 6], [7, 8, 9]), encoder.assemble([5, 6], [7])]
     pad_type = encoder.pad_token_type_id if encoder.uses_token_types else None
     batch = pad_batch(rows, encoder.pad_id, pad_type)
@@ -49,11 +49,11 @@ def test_load_run_save_and_load_again(paddle_folder, tmp_path, family):
 def test_no_token_types_for_a_network_that_takes_none(paddle_folder, tmp_path):
     """PaddleNLP's DistilBertTokenizer makes them all the same, and the network would fail on them."""
     model = load(paddle_folder("DistilBert"))
-    encoder = build_encoder(model.tokenizer, "auto")
+    encoder = build_encoder(model.tokenizer)
     assert not encoder.uses_token_types and not pickle.loads(pickle.dumps(encoder)).uses_token_types
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, make_card(load_recipe("quickstart"), ()))
-    assert not build_encoder(load_trained(tmp_path / "out", HEAD).tokenizer, "auto").uses_token_types
-    assert build_encoder(load(paddle_folder("Bert")).tokenizer, "auto").uses_token_types
+    assert not build_encoder(load_trained(tmp_path / "out", HEAD).tokenizer).uses_token_types
+    assert build_encoder(load(paddle_folder("Bert")).tokenizer).uses_token_types
 
 
 def test_a_classifier_cannot_answer_questions(paddle_folder):

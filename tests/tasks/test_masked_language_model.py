@@ -15,7 +15,7 @@ from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.corpus_rows import CorpusExample, CorpusRows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.masked_lm import NO_TARGET
 from nlpctl.tasks.base import make_task
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(folder):
-    return build_encoder(write_tokenizer(folder, build_vocabulary(TEXTS, 120, 1, True), "bert", True), "auto")
+    return build_encoder(make_tokenizer(build_vocabulary(TEXTS, 120, 1, True), "bert", True))
 
 
 @pytest.fixture

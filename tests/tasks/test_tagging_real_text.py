@@ -63,7 +63,7 @@ def test_offsets_on_2000_sentences(shared_data, tmp_path, head, unit):
     task, rows = make_task(recipe, LABELS), TaggedRows(recipe.data)
     paddle.seed(5)
     model = task.build_model(lambda: texts[:500])
-    pipeline = prediction_pipeline(task, build_encoder(model.tokenizer, "auto"), DygraphPredictor(model.network))
+    pipeline = prediction_pipeline(task, build_encoder(model.tokenizer), DygraphPredictor(model.network))
     examples = [rows.read({"text": text}, None) for text in texts]
     found = 0
     for text, example, parts in zip(texts, examples, pipeline.predictions(examples, 128), strict=True):

@@ -68,7 +68,7 @@ def built(folder: Path, head="linear", length=12, *more):
     task = make_task(recipe, data.labels)
     paddle.seed(0)
     model = task.build_model(data.texts)
-    return task, model.network, build_encoder(model.tokenizer, "auto"), data.train
+    return task, model.network, build_encoder(model.tokenizer), data.train
 
 
 def gold_logits(task, example, windows, batch):

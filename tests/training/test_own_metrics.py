@@ -43,7 +43,7 @@ def scored(recipe, function: str):
     recipe = dataclasses.replace(recipe, training=training)
     model = task_class(recipe.task).load_trained(recipe, str(recipe.run_dir))
     task = make_task(recipe, LabelSet(model.labels))
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    encoder = build_encoder(model.tokenizer)
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), "dev", task.labels)
     scorer = DevScores(task, model.network, encoder, task.loss, UserMetrics(recipe, task))
     features = sum(len(task.features(example, encoder)) for example in examples)

@@ -9,8 +9,9 @@ from paddlenlp.prompt import ManualTemplate, ManualVerbalizer, MaskedLMVerbalize
 
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.data.text.spelled_tokens import SpelledTokens
-from nlpctl.data.text.vocabulary import write_tokenizer
+from nlpctl.data.text.vocabulary import make_tokenizer
 from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
+from tests.helpers.paddle_tokenizer import paddle_tokenizer
 
 WORDS = "the room was good bad great it . nice dark very".split()
 TEMPLATE = "{'text': 'text'} it was {'mask'}."
@@ -19,7 +20,7 @@ TEMPLATE = "{'text': 'text'} it was {'mask'}."
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
-    return write_tokenizer(tmp_path_factory.mktemp("bert"), vocabulary, "bert", True)
+    return paddle_tokenizer(make_tokenizer(vocabulary, "bert", True), tmp_path_factory.mktemp("bert"))
 
 
 @pytest.mark.parametrize(

@@ -176,7 +176,7 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
 def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, task: Task) -> LoadedModel:
     """`source` with the most important share `width` of heads and neurons per layer, not trained further."""
     model = load_source(recipe, source)
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    encoder = build_encoder(model.tokenizer)
     rows = list(islice(data.training_examples(), IMPORTANCE_ROWS)) if data.train is None else data.train
     features = [feature for row in spread(rows, IMPORTANCE_ROWS) for feature in task.features(row, encoder)]
     # Long texts give several windows, so there may be more features than rows again.

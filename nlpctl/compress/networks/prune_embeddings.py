@@ -69,7 +69,7 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: Proc
     own = network_recipe(recipe, run, source, model.labels)
     begin_network(own, run, setup, data)
     with run.recorded():
-        task, encoder = make_task(own, data.labels), build_encoder(model.tokenizer, own.data.tokenizer)
+        task, encoder = make_task(own, data.labels), build_encoder(model.tokenizer)
         small = with_words(model, used_ids(task, encoder, data), task, source)
         with staged_dir(run.model) as folder:
             card = make_card(own, small.labels, small.thresholds, small.calibration)

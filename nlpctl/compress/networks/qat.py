@@ -104,7 +104,7 @@ def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingDat
     A bound is the mean over batches of the largest value, as calibration by "avg" gives; for range_abs_max it is the
     overall maximum. UserError, naming `source`: it has no product with a weight that is wide enough.
     """
-    task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer, recipe.data.tokenizer)
+    task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer)
     rows = list(islice(data.training_examples(), ROWS)) if data.train is None else spread(data.train, ROWS)
     size = recipe.training.per_device_train_batch_size  # a moving average starts from these bounds
     batches = list(batches_of(task, encoder, rows, size))

@@ -375,7 +375,7 @@ def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:
     digest = hashlib.sha256()
     for parameter in model.network.parameters():
         digest.update(parameter.numpy().tobytes())
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    encoder = build_encoder(model.tokenizer)
     return Teacher(model, task, encoder, setup, digest.hexdigest())
 
 

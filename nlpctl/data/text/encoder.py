@@ -6,75 +6,17 @@ TOKENIZERS_PARALLELISM does not matter.
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nlpctl.data.text.spelled_tokens import SpelledTokens
-from nlpctl.data.text.wordpiece import MAX_WORDS, character_table, unsupported_reason
 from nlpctl.errors import UserError
-
-# -- added tokens (model.add_tokens) in a text, for encoders that split it by rules of their own ----------------------
 
 Span = tuple[int, int]
 
-
-class AddedWords:
-    """Matches the added tokens of a tokenizer in a text. Matches nothing if the tokenizer has none."""
-
-    def __init__(self, tokenizer: Any, without: Collection[str] = ()):
-        """`without`: tokens that texts do not have, whatever they spell."""
-        # The longest first: PaddleNLP takes the longest of those that begin at a place.
-        words = sorted(tokenizer.get_added_vocab().keys() - set(without), key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, words))) if words else None
-        self._lowercase = "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case
-
-    def keep_whole(self, text: str, words: Sequence[Sequence[Span]]) -> list[list[Span]]:
-        """Returns `words` (per word the spans of its units) with one unit for every added token.
-
-        A unit that an added token overlaps is split at its ends. Words that one added token spans are merged.
-        """
-        whole = self._spans(text)
-        kept = next(whole, None)
-        taken: Span | None = None  # the last that became a unit
-        result: list[list[Span]] = []
-        for word in words:
-            units: list[Span] = []
-            reached = False  # by an added word that began in an earlier one
-            for start, end in word:
-                while start < end:
-                    while kept is not None and (kept[1] <= start or (kept[0] < start and kept != taken)):
-                        kept = next(whole, None)
-                    if kept is None or kept[0] >= end:
-                        units.append((start, end))
-                        break
-                    if kept[0] > start:
-                        units.append((start, kept[0]))
-                        start = kept[0]
-                        continue
-                    if kept[0] == start:
-                        units.append(kept)
-                        taken = kept
-                    elif not units:
-                        reached = True
-                    # Whatever the token covers of this unit is done; the rest of the unit is examined again.
-                    start = kept[1]
-            if reached:
-                result[-1] += units
-            else:
-                result.append(units)
-        return result
-
-    def _spans(self, text: str) -> Iterator[Span]:
-        if self._pattern is None:
-            return iter(())
-        if self._lowercase:  # a character that becomes two would move all that follow
-            text = "".join(low if len(low := character.lower()) == 1 else character for character in text)
-        return (match.span() for match in self._pattern.finditer(text))
-
-
+# Words kept; about 20 MB. A stream of ever new words must not grow the process.
+MAX_WORDS = 65_536
 _LONG_WORD = 50  # characters
 
 
@@ -94,19 +36,14 @@ class Encoding:
 class TextEncoder(ABC):
     """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
 
-    kind: Literal["fast", "paddlenlp", "units", "library"]
+    kind: Literal["paddlenlp", "units", "library"]
 
     def __init__(self, tokenizer: Any):
         self.pad_id: int = tokenizer.pad_token_id
         self.pad_token_type_id: int = tokenizer.pad_token_type_id
         self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
         self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
-        # What the tokenizer makes of a character before it looks up pieces; None if that is not known.
-        plain = unsupported_reason(tokenizer) is None
-        self.characters = character_table(tokenizer) if plain else None
         self.tokenizer = tokenizer
-        self.spelled = SpelledTokens(tokenizer)
-        self.added = AddedWords(tokenizer, without=self.spelled.tokens)
         self._unknown: int = tokenizer.unk_token_id
         self._pieces = PiecesOfWords(self._word, self._unknown)
         self._built = tokenizer.build_inputs_with_special_tokens
@@ -190,6 +127,7 @@ class PiecesOfWords(dict[str, list[int]]):
     def __missing__(self, word: str) -> list[int]:
         pieces = self._read(word) or [self._unknown]
         if len(word) <= _LONG_WORD:
+            # Emptied, not evicted one by one: a least-recently-used order costs more on every hit than refilling.
             if len(self) >= MAX_WORDS:
                 self.clear()
             self[word] = pieces
@@ -200,13 +138,11 @@ class PiecesOfWords(dict[str, list[int]]):
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """The numbers of tokens to keep of both sides of a pair, at most `room` together.
-
-    PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
-    A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.
-    """
+    """The numbers of tokens to keep of both sides of a pair, at most `room` together, as the tokenizers library counts:
+    of an odd `room`, where both are cut, the longer side has one more."""
+    half = room // 2
     if first + second <= room:
         return first, second
-    if min(first, second) <= room // 2:
-        return (first, room - first) if first < second else (room - second, second)
-    return room - room // 2, room // 2
+    if min(first, second) <= half:
+        return (first, room - first) if first <= second else (room - second, second)
+    return (room - half, half) if first > second else (half, room - half)

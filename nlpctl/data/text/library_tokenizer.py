@@ -1,4 +1,4 @@
-"""Tokenizers of a tokenizer.json, read by the `tokenizers` library: Unigram, BPE, byte-level BPE, unusual WordPiece.
+"""Tokenizers of a tokenizer.json, read by the `tokenizers` library: Unigram, BPE, byte-level BPE, WordPiece.
 
 The library splits texts and knows where pieces stand in them. Ids around a text are put there by `LibraryTokenizer`,
 from the template in the file. Special tokens are hidden from the library, so that a text that spells one is text.
@@ -15,16 +15,17 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tokenizers import AddedToken, Tokenizer
 from tokenizers import Encoding as LibraryEncoding
-from tokenizers.models import Unigram
+from tokenizers.models import Unigram, WordPiece
 
-from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder
+from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder, longest_first
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
+from nlpctl.data.text.wordpiece import ADDED_TOKENS, CLASSES, PARTS, VOCABULARY, word_piece_json
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, regular, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK
@@ -184,8 +185,52 @@ class LibraryTokenizer(OwnTokenizer):
     def ids(self, text: str) -> list[int]:
         return self.split(text).ids
 
+    def first_ids(self, text: str, most: int) -> list[int]:
+        """The ids of `text`, of which those behind the first `most` may be left out."""
+        size = 2 * most
+        while self._ends_by_words and len(text) > size:
+            split = self.split(text[:size])
+            ids, words = split.ids, split.word_ids
+            # The last word may go on where the text was cut; all before it is as in the whole.
+            whole = words.index(words[-1]) if words else 0
+            if whole >= most:
+                return ids[:whole]
+            size *= 4
+        return self.ids(text)
+
+    @functools.cached_property
+    def _ends_by_words(self) -> bool:
+        """Whether the pieces of a word do not depend on what stands behind it."""
+        return self._parts_of_bert is not None and not self.get_added_vocab()
+
+    @functools.cached_property
+    def _parts_of_bert(self) -> Literal["library", "paddlenlp"] | None:
+        """Whose way of splitting texts for WordPiece it has: the library's, PaddleNLP's (wordpiece.py), or another."""
+        kinds = tuple(each["type"] for each in _parts(self._library, "normalizer", "pre_tokenizer"))
+        if not isinstance(self._library.model, WordPiece):
+            return None
+        if kinds == PARTS:
+            return "paddlenlp"
+        return "library" if kinds == ("BertNormalizer", "BertPreTokenizer") else None
+
     def tokenize(self, text: str) -> list[str]:
         return self.convert_ids_to_tokens(self.ids(text))
+
+    def words(self, text: str) -> list[str]:
+        """The words of a text, normalised, as they are cut into pieces. For tokenizers with a pre-tokenizer."""
+        normalizer, text = self._library.normalizer, _plain(text)
+        normal = text if normalizer is None else normalizer.normalize_str(text)
+        return [word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(normal)]
+
+    @property
+    def do_lower_case(self) -> bool:
+        """Whether texts are lower-cased, as PaddleNLP calls it."""
+        return self._normalized("A") == "a"
+
+    def _normalized(self, character: str) -> str:
+        normalizer = self._library.normalizer
+        form = character if normalizer is None else normalizer.normalize_str(_plain(character))
+        return form.strip(f"{self.blank} ")
 
     @functools.cached_property
     def begins_words(self) -> bool:
@@ -213,10 +258,14 @@ class LibraryTokenizer(OwnTokenizer):
     def reads_blank(self, character: str) -> bool:
         """Whether the normaliser makes a blank of a character."""
         if character not in self._blanks:
-            normalizer = self._library.normalizer
-            form = character if normalizer is None else normalizer.normalize_str(_plain(character))
-            self._blanks[character] = not form.strip(f"{self.blank} ")
+            self._blanks[character] = not self._normalized(character)
         return self._blanks[character]
+
+    def rules(self) -> list[Any]:
+        """All but the pieces: two tokenizers with equal rules and pieces read texts alike."""
+        parts = [list(_parts(self._library, name)) for name in ("normalizer", "pre_tokenizer")]
+        rows = [[id if text is None else text, kind] for row in (self._single, self._pair) for id, text, kind in row]
+        return [*parts, type(self._library.model).__name__, rows, self.truncation_side]
 
     def as_it_stands(self, text: str) -> list[int]:
         """The ids of a part of a text: only a blank before it makes its beginning that of a word."""
@@ -225,12 +274,14 @@ class LibraryTokenizer(OwnTokenizer):
     def encode(
         self, text: str, add_special_tokens: bool = True, return_token_type_ids: bool = True
     ) -> dict[str, list[int]]:
-        """For PaddleNLP's prompts, which put a row together from parts: a part may be masks, or a separator."""
-        for token in self.all_special_tokens:
-            count = text.count(token)
-            if count and text.strip() == token * count:
-                return {"input_ids": [self._ids[token]] * count}
-        return {"input_ids": self.as_it_stands(text)}
+        """For PaddleNLP's prompts, which put a row together from parts: special tokens in them are such."""
+        ids: list[int] = []
+        for part in re.split(f"({'|'.join(map(re.escape, self.all_special_tokens))})", text):
+            if part in self.all_special_tokens:
+                ids.append(self._ids[part])
+            elif part.strip() or part == text:
+                ids += self.as_it_stands(part)
+        return {"input_ids": ids}
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -288,7 +339,9 @@ class LibraryTokenizer(OwnTokenizer):
 
     def with_tokens(self, words: Sequence[str]) -> LibraryTokenizer:
         library = Tokenizer.from_str(self._text)
-        library.add_tokens([AddedToken(word, normalized=True) for word in words])
+        # A word that normalising changes is found as it is written: café must not be every cafe.
+        kept = [all(each.isspace() or self._normalized(each) == each for each in word) for word in words]
+        library.add_tokens([AddedToken(word, normalized=same) for word, same in zip(words, kept, strict=True)])
         expected = range(self._size, self._size + len(words))
         given = [library.token_to_id(word) for word in words]
         if given != list(expected):
@@ -297,10 +350,10 @@ class LibraryTokenizer(OwnTokenizer):
         return LibraryTokenizer(library.to_str(), self.init_kwargs, self._where)
 
     def reduced(self, wanted: Collection[int]) -> tuple[LibraryTokenizer, list[int]]:
-        """UserError if the model is neither Unigram nor BPE."""
+        """UserError if the model is none of Unigram, BPE and WordPiece."""
         content = _parsed(self._text, self._where)
         model = dict(content["model"])
-        if model["type"] not in ("Unigram", "BPE"):
+        if model["type"] not in ("Unigram", "BPE", "WordPiece"):
             message = f"no piece of a {model['type']} tokenizer can be dropped"
             raise UserError(message, f"{self._where}/{TOKENIZER}", "leave prune_embeddings out")
         added = {entry["id"] for entry in _added(content)}
@@ -311,6 +364,8 @@ class LibraryTokenizer(OwnTokenizer):
             # What no piece has costs ten more than the worst piece: with that one it costs what it did.
             kept.add(min(range(len(model["vocab"])), key=lambda id: model["vocab"][id][1]))
             own = range(len(model["vocab"]))
+        elif model["type"] == "WordPiece":
+            own = model["vocab"].values()
         else:
             merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
             # Pieces inside a word begin with it; joining takes it off.
@@ -350,13 +405,41 @@ class LibraryTokenizer(OwnTokenizer):
         # What tokenizer.json says of a blank before a text is changed by Transformers to what this file says, or False.
         state = _state(self._library, "pre_tokenizer") or {}
         named |= {key: value for key, value in state.items() if key == "add_prefix_space"}
-        # The same of the case, which a model that nlpctl has trained may read otherwise than this file said.
-        state = _state(self._library, "normalizer") or {}
-        if state.get("type") == "BertNormalizer":
-            _, _, _, keys = _MADE_ANEW[0]
-            named |= {key: state[theirs] for key, theirs in keys.items() if key in kept}
+        name = self._paddle_class()
+        if name is not None:
+            # The case is told, since Transformers and PaddleNLP go by what this file says of it.
+            (state,) = (each for each in _parts(self._library, "normalizer") if each["type"] == "BertNormalizer")
+            told = _CASE if self._parts_of_bert == "paddlenlp" else _MADE_ANEW[0][3]
+            named |= {key: state[theirs] for key, theirs in told.items()}
+            self._save_for_paddlenlp(Path(folder))
         # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
-        write_json_atomic(Path(folder) / SETTINGS, {"tokenizer_class": "PreTrainedTokenizerFast", **kept, **named})
+        named["tokenizer_class"] = name or kept.get("tokenizer_class") or READ_THE_FILE
+        write_json_atomic(Path(folder) / SETTINGS, {**kept, **named})
+
+    def _paddle_class(self) -> str | None:
+        """PaddleNLP's class that reads texts as this one, but for symbols where the file does not split them off."""
+        if self._parts_of_bert is None or self._library.model.continuing_subword_prefix != "##":
+            return None
+        name = str(self.init_kwargs.get("tokenizer_class") or "").removesuffix("Fast")
+        first, last = self.special_names.get("cls"), self.special_names.get("sep")
+        ends = [None if id < 0 else self._tokens[id] for id in self.build_inputs_with_special_tokens([-1], [-1])]
+        if name == "MPNetTokenizer" and ends == [first, None, last, last, None, last]:
+            return name
+        if ends != [first, None, last, None, last]:
+            return None
+        return "RobertaChineseTokenizer" if name == "RobertaTokenizer" else name if name in CLASSES else "BertTokenizer"
+
+    def _save_for_paddlenlp(self, folder: Path) -> None:
+        """Write vocab.txt and, if there are such, added_tokens.json."""
+        pieces = {id: piece for piece, id in _parsed(self._text, self._where)["model"]["vocab"].items()}
+        last = max(pieces)
+        # Of equal lines the last one counts, so a gap can have any later piece.
+        lines = [pieces.get(id, pieces[last]) for id in range(last + 1)]
+        if not any("\n" in line or "\r" in line for line in lines):
+            write_text_atomic(folder / VOCABULARY, "".join(f"{line}\n" for line in lines))
+            added = {token: id for id, token in self._tokens.items() if id not in pieces}
+            if added:
+                write_json_atomic(folder / ADDED_TOKENS, added)
 
     def encoder(self) -> LibraryEncoder:
         return LibraryEncoder(self)
@@ -381,12 +464,14 @@ class LibraryEncoder(TextEncoder):
     ) -> list[Encoding]:
         left = self.tokenizer.truncation_side == "left"
         room = max_length - self.overhead(pairs is not None)
+        # One more than fits shows that a text is cut.
+        read = self.tokenizer.ids if left else functools.partial(self.tokenizer.first_ids, most=room + 1)
         encodings = []
         for i, text in enumerate(texts):
-            first = self.tokenizer.ids(text)
-            second = None if pairs is None else self.tokenizer.ids(pairs[i])
+            first = read(text)
+            second = None if pairs is None else read(pairs[i])
             counts = [len(first), 0 if second is None else len(second)]
-            keep = _longest_first(counts[0], counts[1], room)
+            keep = longest_first(counts[0], counts[1], room)
             kept = [
                 ids[len(ids) - count :] if left else ids[:count]
                 for ids, count in zip((first, second or []), keep, strict=True)
@@ -466,34 +551,25 @@ class LibraryEncoder(TextEncoder):
         return LibraryEncoder, (self.tokenizer,)
 
 
-def _longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """The numbers of tokens to keep of both sides of a pair, as the library counts: of an odd `room`, where both are
-    cut, the longer side has one more."""
-    half = room // 2
-    if first + second <= room:
-        return first, second
-    if min(first, second) <= half:
-        return (first, room - first) if first <= second else (room - second, second)
-    return (room - half, half) if first > second else (half, room - half)
-
-
 # -- reading the files ------------------------------------------------------------------------------------------------
 
 
 def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     """The tokenizer of the tokenizer.json in `folder`, or of a sentencepiece model.
 
-    None if there is neither, or a plain WordPiece one, which PaddleNLP's tokenizers read. UserError: it cannot be used.
+    None if there is neither, or it is a RoFormer's, which PaddleNLP's tokenizer reads. UserError: it cannot be used.
     """
     file, where = folder / TOKENIZER, str(folder)
     if file.is_file():
         text = _file_text(file)
         content, settings = _parsed(text, where), read_settings(folder)
+        if class_in_transformers(settings, read_network_config(folder)) == "RoFormerTokenizer":
+            return None  # whose words are those of jieba, which the file does not say
         if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
             content, given = as_transformers_reads(content, settings, read_network_config(folder)), content
             text = text if content is given else json.dumps(content, ensure_ascii=False)
             settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
-        return None if is_plain_wordpiece(content, settings) else LibraryTokenizer(text, settings, where, content)
+        return LibraryTokenizer(text, settings, where, content)
     # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
     if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
         return None
@@ -508,6 +584,42 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     named["tokenizer_class"] = layout.names[0]
     text = json.dumps(content, ensure_ascii=False)
     return LibraryTokenizer(text, {**named, **settings}, where, content)
+
+
+def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
+    """The tokenizer of the vocab.txt in `folder`, with the ids that PaddleNLP's class `name` gives.
+
+    UserError: it cannot be used.
+    """
+    file = folder / VOCABULARY
+    text = _file_text(file)
+    if not text:
+        raise UserError("the vocabulary is empty", str(file), _AGAIN)
+    beside = folder / ADDED_TOKENS
+    added = _object(_file_text(beside), str(beside)) if beside.is_file() else {}
+    wrong = next((token for token, id in added.items() if type(id) is not int), None)
+    if wrong is not None:
+        raise UserError(f"the id of {wrong[:40]!r} is no number", str(beside), _AGAIN)
+    # Not splitlines: it also splits at U+2028 and others, which are pieces like any.
+    lines = text.removesuffix("\n").split("\n")
+    settings = {**read_settings(folder), "tokenizer_class": name}
+    written = _object(_file_text(folder / SETTINGS), str(folder / SETTINGS)) if (folder / SETTINGS).is_file() else {}
+    settings |= {key: bool(written[key]) for key in ("do_lower_case", "tokenize_chinese_chars") if key in written}
+    try:
+        return tokenizer_of_pieces(lines, added, settings, str(folder))
+    except KeyError as error:
+        raise UserError(f"the vocabulary has no {error.args[0]}", str(file), _AGAIN) from None
+
+
+def tokenizer_of_pieces(
+    pieces: Sequence[str], added: Mapping[str, int], settings: Mapping[str, Any], where: str
+) -> LibraryTokenizer:
+    """A WordPiece tokenizer over `pieces`, of which the last of equal ones counts, and the tokens `added`.
+
+    `settings`: tokenizer_config.json; `where`: for messages. KeyError, naming it: a special token is missing.
+    """
+    content = word_piece_json({piece: id for id, piece in enumerate(pieces)}, added, settings)
+    return LibraryTokenizer(json.dumps(content, ensure_ascii=False), settings, where, content)
 
 
 def as_transformers_reads(
@@ -531,15 +643,10 @@ def class_in_transformers(settings: Mapping[str, Any], config: Mapping[str, Any]
     told, model_type = settings.get("tokenizer_class") or config.get("tokenizer_class"), config.get("model_type")
     if isinstance(told, str) and not str(model_type).startswith("modernbert"):
         return told.removesuffix("Fast")
-    return _CLASS_OF_TYPE.get(str(model_type), READ_THE_FILE[1])
+    return _CLASS_OF_TYPE.get(str(model_type), READ_THE_FILE)
 
 
-def makes_case_anew(settings: Mapping[str, Any], config: Mapping[str, Any]) -> bool:
-    """Whether `class_in_transformers` goes by do_lower_case of tokenizer_config.json."""
-    return class_in_transformers(settings, config) in (*_BERTS, "RoFormerTokenizer")
-
-
-READ_THE_FILE = ("PreTrainedTokenizerFast", "TokenizersBackend")  # classes of Transformers 4 and 5
+READ_THE_FILE = "PreTrainedTokenizerFast"  # the class of Transformers that takes tokenizer.json as it is
 _BERTS = (
     *("BertTokenizer", "ElectraTokenizer", "DistilBertTokenizer", "MPNetTokenizer", "MobileBertTokenizer"),
     *("SqueezeBertTokenizer", "LayoutLMTokenizer", "FunnelTokenizer", "SplinterTokenizer"),
@@ -571,42 +678,6 @@ def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
     return isinstance(told, str) and told.lower() == "left"
 
 
-def is_plain_wordpiece(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
-    """Whether a tokenizer.json says what PaddleNLP's tokenizers of BERT's kind do with its vocabulary.
-
-    Whether they lower-case is up to them. `settings`: tokenizer_config.json.
-    """
-    model, normal = content.get("model"), content.get("normalizer")
-    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict) or not isinstance(normal, dict):
-        return False
-    ids, lowercase, accents = model["vocab"], normal.get("lowercase"), normal.get("strip_accents")
-    named = {name: settings.get(f"{name}_token", f"[{name.upper()}]") for name in ("unk", "sep", "pad", "cls", "mask")}
-    named = {name: token.get("content") if isinstance(token, dict) else token for name, token in named.items()}
-    usual = {"type": "WordPiece", "unk_token": named["unk"], "continuing_subword_prefix": "##",
-             "max_input_chars_per_word": 100}  # fmt: skip
-    cleans = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True}
-    splits = settings.get("do_basic_tokenize") is not False and not settings.get("never_split")
-    if {**usual, "vocab": ids} != model or content.get("pre_tokenizer") != {"type": "BertPreTokenizer"} or \
-       {**cleans, "lowercase": lowercase, "strip_accents": accents} != normal or not splits or \
-       not isinstance(lowercase, bool) or accents not in (None, lowercase) or \
-       not all(type(id) is int for id in ids.values()):  # fmt: skip
-        return False
-    try:
-        added = {entry["content"]: entry["id"] for entry in _added(content)}
-        if not added.keys() <= set(named.values()) or any(ids.get(token) != id for token, id in added.items()):
-            return False
-        single, pair = _templates(content.get("post_processor"), TOKENIZER)
-    except (KeyError, TypeError, AttributeError, UserError):  # a LibraryTokenizer tells what is wrong with it
-        return False
-    first, last = ids.get(named["cls"]), ids.get(named["sep"])
-    rows = [[first, 0, last], [first, 0, last, 1, last]]
-    kinds = [0, 0, 0, 1, 1]
-    if str(settings.get("tokenizer_class")).removesuffix("Fast") == "MPNetTokenizer":
-        rows[1], kinds = [first, 0, last, last, 1, last], [0] * 6
-    return rows == [[id if number is None else number for id, number, _ in row] for row in (single, pair)] and \
-        kinds == [kind for _, _, kind in pair]  # fmt: skip
-
-
 def read_network_config(folder: Path) -> dict[str, Any]:
     """config.json; {} where there is none. UserError: it is damaged."""
     file = folder / CONFIG
@@ -621,6 +692,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
             settings |= {key: value for key, value in _object(_file_text(folder / name), str(folder / name)).items()
                          if value is not None}  # fmt: skip
     settings.pop("added_tokens_decoder", None)  # as in tokenizer.json
+    if _SURROGATES.search(json.dumps(settings, ensure_ascii=False)):
+        raise UserError("has half of a surrogate pair, which no file can hold", str(folder / SETTINGS), _AGAIN)
     return settings
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from nlpctl.data.readers.lines import decode, numbered_lines
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.library_tokenizer import LibraryEncoder
+from nlpctl.data.text.tokenizers import PaddleTextEncoder
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph, load_jieba, word_spans
 from nlpctl.errors import Problem, UserError
 
@@ -52,8 +53,6 @@ class CorpusTokens:
         self._encoder = encoder
         self._whole_words = whole_words
         self._room = room
-        # What a WordPiece tokenizer makes of a word does not depend on the words next to it.
-        self._word_by_word = "wordpiece_tokenizer" in vars(tokenizer)
 
     def windows(self, text: str) -> list[Window]:
         """Consecutive windows that cover the text and end at word boundaries where possible; [] if it has no tokens."""
@@ -103,15 +102,17 @@ class CorpusTokens:
 
     def _words(self, text: str, whole_words: WholeWords | None) -> list[list[int]]:
         """The token ids of each word; of each token where `whole_words` is None."""
-        if self._word_by_word:
-            units = [[span] for span in word_spans(text)] if whole_words is None else whole_words.words(text)
-            spans = self._encoder.added.keep_whole(text, units)
-            pieces = iter(self._encoder.pieces([text[start:end] for word in spans for start, end in word]))
-            words = [[piece for _ in word for piece in next(pieces)] for word in spans]
-        elif isinstance(self._encoder, LibraryEncoder):
+        if isinstance(self._encoder, LibraryEncoder):
             words = self._by_place(text, self._encoder, whole_words)
+        elif isinstance(self._encoder, PaddleTextEncoder) and "wordpiece_tokenizer" not in vars(self._tokenizer):
+            words = self._blank_separated(text, self._encoder)
         else:
-            words = self._blank_separated(text)
+            # What a WordPiece tokenizer makes of a word does not depend on the words next to it.
+            units = [[span] for span in word_spans(text)] if whole_words is None else whole_words.words(text)
+            if isinstance(self._encoder, PaddleTextEncoder):
+                units = self._encoder.added.keep_whole(text, units)
+            pieces = iter(self._encoder.pieces([text[start:end] for word in units for start, end in word]))
+            words = [[piece for _ in word for piece in next(pieces)] for word in units]
         return [[piece] for word in words for piece in word] if whole_words is None else words
 
     @staticmethod
@@ -129,9 +130,9 @@ class CorpusTokens:
             last = bisect_left(starts, end)
         return words
 
-    def _blank_separated(self, text: str) -> list[list[int]]:
+    def _blank_separated(self, text: str, encoder: PaddleTextEncoder) -> list[list[int]]:
         """The token ids of each word, if tokens mark the blank before a word (byte-level BPE, sentencepiece)."""
-        tokens = self._tokenizer.tokenize(self._encoder.spelled.as_text(text))
+        tokens = self._tokenizer.tokenize(encoder.spelled.as_text(text))
         ids = self._tokenizer.convert_tokens_to_ids(tokens)
         number, numbers = 0, []
         for token in tokens:

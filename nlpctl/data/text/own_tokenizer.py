@@ -1,5 +1,5 @@
 """What the rest asks of the tokenizers that are nlpctl's own: UnitTokenizer (units.py) and LibraryTokenizer
-(library_tokenizer.py). Every other is one of PaddleNLP's, or stored from one."""
+(library_tokenizer.py). Every other is one of PaddleNLP's."""
 
 from __future__ import annotations
 

@@ -336,7 +336,7 @@ def build_unit_vocabulary(
 
     At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError if no unit would be left.
     """
-    from nlpctl.data.text.vocabulary import count_bounded  # imports PaddleNLP
+    from nlpctl.data.text.vocabulary import count_bounded  # the library takes its time
 
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))

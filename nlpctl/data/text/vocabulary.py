@@ -1,28 +1,18 @@
-"""Builds the WordPiece vocabulary of a model trained from scratch, and writes its tokenizer folder."""
+"""Builds the WordPiece vocabulary of a model trained from scratch, and the tokenizer over it."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
-from paddlenlp.transformers import (
-    BasicTokenizer,
-    BertTokenizer,
-    ElectraTokenizer,
-    ErnieTokenizer,
-    RobertaChineseTokenizer,
-)
 from tokenizers import Tokenizer
 from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
-from nlpctl.data.text.wordpiece import HARD, CharacterTable
+from nlpctl.data.text.library_tokenizer import LibraryTokenizer, tokenizer_of_pieces
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic, write_text_atomic
 
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",
@@ -32,10 +22,10 @@ SPECIAL_TOKENS = {
     "mask_token": "[MASK]",
 }
 TOKENIZER_CLASSES = {
-    "bert": BertTokenizer,
-    "ernie": ErnieTokenizer,
-    "roberta": RobertaChineseTokenizer,
-    "electra": ElectraTokenizer,
+    "bert": "BertTokenizer",
+    "ernie": "ErnieTokenizer",
+    "roberta": "RobertaChineseTokenizer",
+    "electra": "ElectraTokenizer",
 }
 
 # Distinct words counted at once, some 50 MB with all that is made of them; beyond that the rarest are forgotten.
@@ -56,10 +46,10 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
             where="model.from_scratch.vocab_size",
             hint="set it to a few thousand, such as 8000",
         )
-    characters = CharacterTable(BasicTokenizer(do_lower_case=lowercase))
-    words = count_bounded(_split_words(texts, characters))
     start = [*SPECIAL_TOKENS.values()]
-    pieces = _character_pieces(words, characters, vocab_size - len(start), min_frequency)
+    reader = make_tokenizer(start, "bert", lowercase)
+    words = count_bounded(_split_words(texts, reader))
+    pieces = _character_pieces(words, reader, vocab_size - len(start), min_frequency)
     if words and not pieces:
         raise UserError(
             f"no character occurs {min_frequency:,} times in the training data, so every text would be unknown",
@@ -70,19 +60,12 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
     return _train(words, start, vocab_size, min_frequency)
 
 
-def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowercase: bool) -> Any:
-    """Write the tokenizer files of `architecture` (a key of TOKENIZER_CLASSES) and load them with PaddleNLP.
-
-    Loading reads `folder` and nothing else.
-    """
-    kind = TOKENIZER_CLASSES[architecture]
-    write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in vocabulary))
-    write_json_atomic(folder / "special_tokens_map.json", SPECIAL_TOKENS)
-    # AutoTokenizer and RobertaTokenizer go by init_class, Hugging Face by tokenizer_class.
-    names = {"init_class": kind.__name__, "tokenizer_class": kind.__name__}
-    write_json_atomic(folder / "tokenizer_config.json", {"do_lower_case": lowercase, **SPECIAL_TOKENS, **names})
-    # Absolute, because a relative folder may bear the name of a model on the hub.
-    return kind.from_pretrained(str(folder.absolute()))
+def make_tokenizer(vocabulary: Sequence[str], architecture: str, lowercase: bool) -> LibraryTokenizer:
+    """The tokenizer of `architecture` (a key of TOKENIZER_CLASSES) over `vocabulary`, the pieces in order."""
+    name = TOKENIZER_CLASSES[architecture]
+    # AutoTokenizer and RobertaTokenizer of PaddleNLP go by init_class, Hugging Face by tokenizer_class.
+    settings = {"do_lower_case": lowercase, **SPECIAL_TOKENS, "init_class": name, "tokenizer_class": name}
+    return tokenizer_of_pieces(vocabulary, {}, settings, "model.from_scratch.vocabulary")
 
 
 def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
@@ -98,14 +81,14 @@ def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
     return words
 
 
-def _split_words(texts: Iterable[str], characters: CharacterTable) -> Iterator[list[str]]:
+def _split_words(texts: Iterable[str], reader: LibraryTokenizer) -> Iterator[list[str]]:
+    """The words of each text, which `reader` would look up; too long ones are left out."""
     for text in texts:
-        split = text.translate(characters).replace(HARD, " ").split()
-        yield [word for word in split if len(word) <= _LONGEST_WORD]
+        yield [word for word in reader.words(text) if len(word) <= _LONGEST_WORD]
 
 
 def _character_pieces(
-    words: Counter[str], characters: CharacterTable, room: int, min_frequency: int
+    words: Counter[str], reader: LibraryTokenizer, room: int, min_frequency: int
 ) -> list[str]:
     """Every frequent character, also as a continuation ("##a") unless it always stands alone."""
     counts: Counter[str] = Counter()
@@ -115,7 +98,7 @@ def _character_pieces(
     pieces: list[str] = []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         # A character that the tokenizer always separates never continues a word: ## before it would be a dead entry.
-        joins = characters[ord(character)] == character
+        joins = len(reader.words(f"x{character}x")) == 1
         if count >= min_frequency and len(pieces) + 1 + joins <= room:
             pieces += [character, f"##{character}"] if joins else [character]
     return pieces

@@ -1,148 +1,139 @@
-"""A fast WordPiece tokenizer with the same results as PaddleNLP's, at several times its speed.
+"""vocab.txt of BERT's kind as the tokenizer.json that reads texts as PaddleNLP's tokenizers do.
 
-PaddleNLP's BERT-type tokenizers process every text in Python: lower-case, clean, split, match pieces. But the result
-for a character does not depend on its neighbours (exceptions below), and that for a word depends on the word alone. So
-each character is passed to PaddleNLP once and cached in a table for `str.translate`, and each word is split once and
-cached in a dictionary. Most of a text then takes two look-ups in C. This module contains no normalisation rules of its
-own, so they cannot drift from PaddleNLP's.
-
-PaddleNLP tokenises the whole text if the shortcut does not apply:
-- those with an added token in them (model.add_tokens), which is not lower-cased and not split;
-- those with a spacing combining mark, which Unicode normalisation may reorder among its neighbours.
+These lower-case a text, strip accents, split it at white space and around ideographs, marks and symbols, and cut each
+word into the longest pieces. The `tokenizers` library does the same with the parts below, and gives equal ids for real
+text and for all but two characters that Python and the library both know (tests/data/text/test_wordpiece.py).
 """
 
 from __future__ import annotations
 
 import unicodedata
-from itertools import chain
+from collections.abc import Mapping
 from typing import Any
 
-from tokenizers.models import WordPiece as WordPieceModel
-
-from nlpctl.data.text.spelled_tokens import SpelledTokens
-from nlpctl.data.text.stored_tokenizer import StoredCharacters, StoredTokenizer
-
-# The classes whose algorithm is BasicTokenizer + WordpieceTokenizer with nothing added.
+VOCABULARY, ADDED_TOKENS = "vocab.txt", "added_tokens.json"
+# The classes of PaddleNLP that do what is said above and nothing else.
 CLASSES = frozenset(
     {
         "BertTokenizer", "ConvBertTokenizer", "DistilBertTokenizer", "ElectraTokenizer", "ErnieTokenizer",
-        "RobertaChineseTokenizer",
+        "MPNetTokenizer", "RobertaChineseTokenizer",
     }
 )  # fmt: skip
+_MPNET = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}  # as fairseq names them
+PARTS = ("Replace", "BertNormalizer", "WhitespaceSplit", "Split")  # types of the parts below, in their order
+_LONGEST_WORD = 100  # characters; a longer one is unknown
+# What stands alone: marks and symbols, and what PaddleNLP counts among these (transformers/tokenizer_utils.py:247).
+_ALONE = r"\p{P}\p{S}\x{B2}\x{B5}\x{BA}\x{D8}\x{14B}\x{1B1}\x{3007}"
+# And ideographs (:171), split off here since it takes the normaliser 1.4 times as long.
+_IDEOGRAPHS = (
+    r"\x{3400}-\x{4DBF}\x{4E00}-\x{9FFF}\x{F900}-\x{FAFF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2B73F}\x{2B740}-\x{2B81F}"
+    r"\x{2B820}-\x{2CEAF}\x{2F800}-\x{2FA1F}"
+)
+# What is dropped, beyond what the library knows of: no characters, and accents of newer versions of Unicode.
+_NO_CHARACTERS, _ACCENTS = r"\p{Cn}\p{Cf}", r"\p{Mn}"
 
-# Words kept; about 20 MB. A stream of ever new words must not grow the process.
-MAX_WORDS = 65_536
 
-# Stands in the table for "ask PaddleNLP". Its cleaning removes code point 0, so no answer contains it.
-HARD = "\0"
-
-
-def unsupported_reason(tokenizer: Any) -> str | None:
-    """Why `tokenizer` (a PaddleNLP PretrainedTokenizer) cannot be sped up; None when it can, or was when stored."""
-    if isinstance(tokenizer, StoredTokenizer):
-        return None
-    kind = type(tokenizer)
-    if kind.__name__ not in CLASSES or not kind.__module__.startswith("paddlenlp.transformers."):
-        return f"{kind.__name__} is not a plain WordPiece tokenizer"
-    if not hasattr(tokenizer, "basic_tokenizer"):
-        return "do_basic_tokenize is off"
-    if tokenizer.basic_tokenizer.never_split:
-        return "never_split is set"
-    if tokenizer.basic_tokenizer.do_lower_case != tokenizer.do_lower_case:
-        return "do_lower_case differs from that of the basic tokenizer"
-    if tokenizer.truncation_side != "right":
-        return "it truncates on the left"
+def unlike_bert(name: str, settings: Mapping[str, Any]) -> str | None:
+    """Why the tokenizer of the class `name` with these `settings` (tokenizer_config.json) does something else; None if
+    it does not."""
+    if name not in CLASSES:
+        return f"{name} is not a plain WordPiece tokenizer"
+    if name != "ErnieTokenizer":  # which does not look at these
+        if not settings.get("do_basic_tokenize", True):
+            return "do_basic_tokenize is off"
+        if settings.get("never_split"):
+            return "never_split is set"
     return None
 
 
-class CharacterTable(dict[int, str]):
-    """Code point -> its normalised form by PaddleNLP, for `str.translate`; filled on demand.
+def word_piece_json(
+    pieces: Mapping[str, int], added: Mapping[str, int], settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The content of tokenizer.json. `pieces`, `added`: tokens and their ids; `settings`: tokenizer_config.json, which
+    names one of CLASSES. KeyError, naming it, for a special token that is missing."""
+    name = settings.get("tokenizer_class")
+    usual = _MPNET if name == "MPNetTokenizer" else {}
+    specials = [_special(settings, each, usual) for each in ("pad", "unk", "cls", "sep", "mask")]
+    ids = {**pieces, **added}
+    missing = next((token for token in specials[:4] if token not in ids), None)
+    if missing is not None:
+        raise KeyError(missing)
+    _, unknown, first, last, _ = specials
+    ends = {"sep": [last, ids[last]], "cls": [first, ids[first]]}
+    options = {} if name == "ErnieTokenizer" else settings
+    lowercase = settings.get("do_lower_case", True) is True
+    ideographs = options.get("tokenize_chinese_chars", True) is True
+    accents = options.get("strip_accents")
+    strips = lowercase if accents is None else bool(accents)
+    more = settings.get("additional_special_tokens")
+    whole = {each for token in more if (each := _content(token))} if isinstance(more, list) else set()
+    beside = {*added, *specials, *whole} & ids.keys()
+    # A word with accents is found as it is written: café must not be every cafe.
+    exact = {*specials, *whole, *(token for token in added if strips and has_accents(token))}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [  # in the order of ids, which the library gives them itself
+            {
+                **{"id": ids[token], "content": token, "single_word": False, "lstrip": False, "rstrip": False},
+                **{"normalized": token not in exact, "special": token in specials},
+            }
+            for token in sorted(beside, key=ids.__getitem__)
+        ],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                {
+                    "type": "Replace",
+                    "pattern": {"Regex": f"[{_NO_CHARACTERS}{_ACCENTS if strips else ''}]"},
+                    "content": "",
+                },
+                {
+                    "type": "BertNormalizer",
+                    "clean_text": True,
+                    "handle_chinese_chars": False,
+                    "strip_accents": strips,
+                    "lowercase": lowercase,
+                },
+            ],
+        },
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [
+                {"type": "WhitespaceSplit"},
+                {
+                    "type": "Split",
+                    "pattern": {"Regex": f"[{_ALONE}{_IDEOGRAPHS if ideographs else ''}]"},
+                    "behavior": "Isolated",
+                    "invert": False,
+                },
+            ],
+        },
+        "post_processor": {"type": "BertProcessing", **ends}
+        if name != "MPNetTokenizer"  # two of them between the texts of a pair, and one token type
+        else {"type": "RobertaProcessing", **ends, "trim_offsets": False, "add_prefix_space": False},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": unknown,
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": _LONGEST_WORD,
+            "vocab": dict(pieces),
+        },
+    }
 
-    The value is "" for a removed character, " " for white space, " c " for a character that is a word by itself.
-    """
 
-    def __init__(self, basic_tokenizer: Any):
-        super().__init__()
-        self._basic = basic_tokenizer
-        self._strips_accents = basic_tokenizer.tokenize("xe\u0301x") == ["xex"]
-
-    def __missing__(self, code_point: int) -> str:
-        character = chr(code_point)
-        if self._basic.do_lower_case:
-            character = character.lower()  # as PretrainedTokenizer.tokenize does, one character at a time
-        # Between two letters the answer shows on which sides the character splits.
-        answer = " ".join(self._basic.tokenize(f"x{character}x"))[1:-1]
-        # Marks that survive the stripping may be reordered among neighbours by NFD, which a table cannot know.
-        if self._strips_accents and any(map(unicodedata.combining, answer)):
-            answer = HARD
-        self[code_point] = answer
-        return answer
+def _special(settings: Mapping[str, Any], name: str, usual: Mapping[str, str]) -> str:
+    """The token for pad, unk, cls, sep or mask."""
+    return _content(settings.get(f"{name}_token")) or usual.get(name, f"[{name.upper()}]")
 
 
-def character_table(tokenizer: Any) -> CharacterTable | StoredCharacters:
-    """The table of a tokenizer whose `unsupported_reason` is None."""
-    return tokenizer.characters if isinstance(tokenizer, StoredTokenizer) else CharacterTable(tokenizer.basic_tokenizer)
+def _content(token: Any) -> str | None:
+    """The text of a special token, which newer files write as {"content": "[CLS]", ...}."""
+    token = token.get("content") if isinstance(token, dict) else token
+    return token if isinstance(token, str) else None
 
 
-class WordTable(dict[str, list[int]]):
-    """Word -> ids of its pieces; filled on demand by the `tokenizers` library, emptied when full."""
-
-    def __init__(self, wordpiece_tokenizer: Any):
-        super().__init__()
-        self._longest = wordpiece_tokenizer.max_input_chars_per_word
-        self._model = WordPieceModel(
-            dict(wordpiece_tokenizer.vocab.token_to_idx),
-            unk_token=wordpiece_tokenizer.unk_token,
-            max_input_chars_per_word=self._longest,
-        )
-
-    def __missing__(self, word: str) -> list[int]:
-        ids = [token.id for token in self._model.tokenize(word)]
-        if len(word) <= self._longest:  # longer ones are unknown anyway and may be megabytes
-            # Emptied, not evicted one by one: a least-recently-used order costs more on every hit than refilling.
-            if len(self) >= MAX_WORDS:
-                self.clear()
-            self[word] = ids
-        return ids
-
-
-class WordPiece:
-    """Text to ids, equal to `tokenizer.convert_tokens_to_ids(tokenizer.tokenize(spelled.as_text(text)))`."""
-
-    def __init__(self, tokenizer: Any, spelled: SpelledTokens):
-        self._tokenizer = tokenizer
-        self._characters = character_table(tokenizer)
-        self._words = WordTable(tokenizer.wordpiece_tokenizer)
-        self._spelled = spelled
-        # A text that contains a token that is kept whole, in whatever guise, contains its squeezed form once
-        # translated; the reverse need not hold ("[e1]"), it only costs time.
-        whole = {*map(str, (*tokenizer.unique_no_split_tokens, *tokenizer.all_special_tokens))} - spelled.tokens
-        self._whole = tuple(sorted(map(self._squeeze, whole)))
-        self._first = tuple(sorted({token[:1] for token in self._whole}))
-
-    def ids(self, text: str, limit: int) -> list[int]:
-        """Ids of `text` without [CLS] and [SEP]: all of them, or at least the first `limit`."""
-        words = self.words(text, limit)
-        if words is None:
-            return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(self._spelled.as_text(text)))
-        return list(chain.from_iterable(map(self._words.__getitem__, words)))
-
-    def words(self, text: str, limit: int) -> list[str] | None:
-        """The first `limit` words of `text`, each worth one id or more; None when PaddleNLP must be asked."""
-        plain = text.translate(self._characters)
-        return None if self._is_hard(plain) else plain.split(None, limit)[:limit]
-
-    def _squeeze(self, text: str) -> str:
-        return "".join(text.translate(self._characters).split())
-
-    def _is_hard(self, plain: str) -> bool:
-        if HARD in plain:
-            return True
-        for first in self._first:
-            if first in plain:
-                break
-        else:
-            return False
-        # Without blanks, because the basic tokenizer splits [ and ] off the letters between.
-        squeezed = "".join(plain.split())
-        return any(token in squeezed for token in self._whole)
+def has_accents(token: str) -> bool:
+    return any(unicodedata.category(each) == "Mn" for each in unicodedata.normalize("NFD", token))

@@ -269,90 +269,20 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
 
     UserError: the tokenizer is of a kind that it does not have.
     """
-    if isinstance(tokenizer, LibraryTokenizer):
-        tokenizer.save_pretrained(folder)
-        settings = json_of(folder / "tokenizer_config.json")
-        # Classes such as XLMRobertaTokenizer of Transformers 5 make a normaliser of their own.
-        settings["tokenizer_class"] = _READS_FILE
-        special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
-    else:
-        settings, special = _write_wordpiece(folder, tokenizer), {}
-        for name in ("unk", "sep", "pad", "cls", "mask"):  # PaddleNLP complains where another one is asked for
-            token = getattr(tokenizer, f"{name}_token")
-            special |= {f"{name}_token": str(token)} if token is not None else {}
+    if not isinstance(tokenizer, LibraryTokenizer):
+        kind = type(tokenizer).__name__
+        why = "splits words by jieba" if kind.startswith("RoFormer") else "is PaddleNLP's alone"
+        message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} {why}"
+        raise UserError(message, "@[layout]", _GRAPHS)
+    tokenizer.save_pretrained(folder)
+    settings = json_of(folder / "tokenizer_config.json")
+    # BertTokenizer, XLMRobertaTokenizer and others of Transformers 5 make a normaliser of their own.
+    settings["tokenizer_class"] = _READS_FILE
+    special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
     settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
     settings["model_input_names"] = list(dict.fromkeys([*tokenizer.model_input_names, "attention_mask"]))
     write_json_atomic(folder / "tokenizer_config.json", settings)
     write_json_atomic(folder / SPECIALS, special)
-
-
-def _write_wordpiece(folder: Path, tokenizer: Any) -> dict[str, Any]:
-    """vocab.txt and tokenizer.json of one of PaddleNLP's; returns what tokenizer_config.json says of it."""
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
-
-    kind = type(tokenizer).__name__
-    wordpiece_parts = {"basic_tokenizer", "wordpiece_tokenizer", "do_lower_case"} <= vars(tokenizer).keys()
-    if not wordpiece_parts or kind.startswith("RoFormer") or tokenizer.basic_tokenizer.never_split:
-        why = "splits words by jieba" if kind.startswith("RoFormer") else "is not a plain WordPiece tokenizer"
-        message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} {why}"
-        raise UserError(message, "@[layout]", _GRAPHS)
-    added = tokenizer.get_added_vocab()
-    pieces = {token: number for token, number in tokenizer.get_vocab().items() if token not in added}
-    longest = tokenizer.wordpiece_tokenizer.max_input_chars_per_word
-    wordpiece = models.WordPiece(pieces, unk_token=tokenizer.unk_token, max_input_chars_per_word=longest)
-    library = Tokenizer(wordpiece)
-    lowercase = bool(tokenizer.do_lower_case)
-    basic = tokenizer.basic_tokenizer
-    words = {"tokenize_chinese_chars": basic.tokenize_chinese_chars, "strip_accents": basic.strip_accents}
-    library.normalizer = normalizers.BertNormalizer(
-        handle_chinese_chars=words["tokenize_chinese_chars"], strip_accents=words["strip_accents"], lowercase=lowercase
-    )
-    library.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    library.decoder = decoders.WordPiece()
-    library.post_processor = _template(tokenizer)
-    special = (tokenizer.unk_token, tokenizer.sep_token, tokenizer.pad_token, tokenizer.cls_token, tokenizer.mask_token)
-    library.add_special_tokens([str(token) for token in special if token is not None])
-    library.add_tokens(sorted(added.keys() - set(special), key=added.__getitem__))
-    library.save(str(folder / FAST_TOKENIZER))
-    ordered = sorted(pieces, key=pieces.__getitem__)
-    write_text_atomic(folder / "vocab.txt", "".join(f"{piece}\n" for piece in ordered))
-    ids = library.get_vocab()
-    other = next((token for token, number in tokenizer.get_vocab().items() if ids.get(token) != number), None)
-    if other is not None:
-        message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {other!r} would get the id {ids.get(other)}"
-        raise UserError(message, "@[layout]", _GRAPHS)
-    for text in _TRIAL:
-        ours = tokenizer(text)["input_ids"]
-        if library.encode(text).ids != ours:
-            message = f"its tokenizer cannot be written as {FAST_TOKENIZER}: {kind} reads {text!r} otherwise"
-            raise UserError(message, "@[layout]", _GRAPHS)
-    plain = tokenizer.cls_token == "[CLS]" and tokenizer.sep_token == "[SEP]"
-    name = "BertTokenizer" if plain else kind  # MPNetTokenizer is one of Transformers' too
-    if not added.keys() <= set(special):  # only this class is sure to take other tokens from tokenizer.json
-        name = _READS_FILE
-    return {"tokenizer_class": name, "do_lower_case": lowercase, **words}
-
-
-_TRIAL = ("The Café, good!", "房间很干净，服务差 2 naïve", "a-b_c ＡＢ", "")
-
-
-def _template(tokenizer: Any) -> Any:
-    """The special tokens around a text and a pair, as marker ids reveal them."""
-    from tokenizers import processors
-
-    def pieces(row: list[int], types: list[int]) -> str:
-        named = {-1: "$A", -2: "$B"}
-        tokens = [named[id] if id < 0 else tokenizer.convert_ids_to_tokens([id])[0] for id in row]
-        return " ".join(f"{token}:{kind}" for token, kind in zip(tokens, types, strict=True))
-
-    built, types = tokenizer.build_inputs_with_special_tokens, tokenizer.create_token_type_ids_from_sequences
-    single, pair = built([-1]), built([-1], [-2])
-    ids = {id for id in pair if id >= 0}
-    return processors.TemplateProcessing(
-        single=pieces(single, types([-1])),
-        pair=pieces(pair, types([-1], [-2])),
-        special_tokens=[(tokenizer.convert_ids_to_tokens([id])[0], id) for id in sorted(ids)],
-    )
 
 
 # -- how sentence-transformers makes the vectors ---------------------------------------------------

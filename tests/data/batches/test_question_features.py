@@ -19,7 +19,7 @@ from nlpctl.data.batches.question_features import (
 from nlpctl.data.rows.question_rows import GoldAnswer
 from nlpctl.data.text.piece_spans import Pieces, read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
 from nlpctl.errors import UserError
 
 TEXT = "一二三四五六七八九十 34 foxes"
@@ -28,7 +28,7 @@ TEXT = "一二三四五六七八九十 34 foxes"
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory):
     vocabulary = build_vocabulary([TEXT, "什么", *["34"] * 9, *["foxes"] * 9], 200, 1, True)
-    return build_encoder(write_tokenizer(tmp_path_factory.mktemp("v"), vocabulary, "ernie", True), "auto")
+    return build_encoder(make_tokenizer(vocabulary, "ernie", True))
 
 
 def pieces(count):

@@ -7,10 +7,9 @@ import random
 import pytest
 
 from nlpctl.config.schema import ScratchSection
-from nlpctl.data.text.encoder import AddedWords
 from nlpctl.data.text.masking import CorpusTokens, WholeWords
 from nlpctl.data.text.piece_spans import read_pieces
-from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.tokenizers import AddedWords, build_encoder
 from nlpctl.data.text.word_spans import word_spans
 from nlpctl.models.add_tokens import add_tokens
 from nlpctl.models.scratch import make_vocabulary
@@ -31,7 +30,7 @@ TEXTS = [
 def encoder():
     text = "武汉的在也 和没有 x y 0 new york covid - 19 新 冠 肺 炎 长 江 大 桥 上 ， 。"
     _, _, tokenizer = make_vocabulary(ScratchSection(min_frequency=1), lambda: [text])
-    return build_encoder(add_tokens(tokenizer, ADDED).tokenizer, "auto")
+    return build_encoder(add_tokens(tokenizer, ADDED).tokenizer)
 
 
 class Words:
@@ -90,6 +89,6 @@ def test_nothing_is_lost_or_doubled_in_random_text(encoder):
         text = "".join(draw.choices(["新", "冠", "肺炎", "长江", "大桥", "上", "New ", "York", " ", "x"], k=12))
         assert read_pieces(text, encoder).ids.tolist() == encoder.pieces([text])[0]
         units = [[span] for span in word_spans(text)]
-        kept = [unit for word in encoder.added.keep_whole(text, units) for unit in word]
+        kept = [unit for word in AddedWords(encoder.tokenizer).keep_whole(text, units) for unit in word]
         covered = [i for start, end in kept for i in range(start, end) if not text[i].isspace()]
         assert covered == [i for (span,) in units for i in range(*span)]

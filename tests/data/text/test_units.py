@@ -51,7 +51,7 @@ def test_no_text_becomes_padding(unit):
 def test_rows_are_cut_and_pairs_have_a_separator():
     encoder = UnitEncoder(tokenizer())
     assert [row.input_ids for row in encoder.encode(["abab", "a"], None, 3)] == [[3, 4, 3], [3]]
-    assert encoder.encode(["aaaa"], ["bbbb"], 6)[0].input_ids == [3, 3, 3, 2, 4, 4]
+    assert encoder.encode(["aaaa"], ["bbbb"], 6)[0].input_ids == [3, 3, 2, 4, 4, 4]
     assert encoder.encode(["a"], ["bbbbbb"], 6)[0].input_ids == [3, 2, 4, 4, 4, 4]
     assert encoder.encode(["a"], ["b"], 9)[0].token_type_ids == []
     assert [row.truncated for row in encoder.encode(["abab", "aba", "a"], None, 3)] == [True, False, False]
