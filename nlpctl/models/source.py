@@ -118,7 +118,8 @@ def check_tokenizer(folder: Path) -> None:
 
     if read_library_tokenizer(folder) is not None:
         return
-    name = paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or "BertTokenizer"))
+    # Without a class that is named, the family decides, which PaddleNLP knows.
+    name = paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
     if (folder / VOCABULARY).is_file() and unlike_bert(name, config) is None:
         read_word_pieces(folder, name)
 

@@ -55,10 +55,10 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     for name in (_TOKENIZER_CONFIG, SPECIALS):
         _check_specials(folder / name)
     tokenizer_class = _tokenizer_class(folder, family, config)
-    if (folder / FAST_TOKENIZER).is_file() and cuts_left(read_json(folder / FAST_TOKENIZER), config):
-        config = {**config, "truncation_side": "left"}
     if (folder / VOCABULARY).is_file() and unlike_bert(tokenizer_class.__name__, config) is None:
         return read_word_pieces(folder, tokenizer_class.__name__)
+    if (folder / FAST_TOKENIZER).is_file() and cuts_left(read_json(folder / FAST_TOKENIZER), config):
+        config = {**config, "truncation_side": "left"}
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
     of_json = not present and (folder / FAST_TOKENIZER).is_file() and files == [VOCABULARY]

@@ -25,7 +25,7 @@ from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder,
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
-from nlpctl.data.text.wordpiece import ADDED_TOKENS, CLASSES, PARTS, VOCABULARY, word_piece_json
+from nlpctl.data.text.wordpiece import ADDED_TOKENS, CLASSES, LONGEST_WORD, PARTS, VOCABULARY, word_piece_json
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, regular, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK
@@ -65,13 +65,21 @@ class LibraryTokenizer(OwnTokenizer):
     mask_token: str | None
     mask_token_id: int | None
 
-    def __init__(self, text: str, settings: Mapping[str, Any], where: str, content: dict[str, Any] | None = None):
+    def __init__(
+        self,
+        text: str,
+        settings: Mapping[str, Any],
+        where: str,
+        content: dict[str, Any] | None = None,
+        file: str | None = None,
+    ):
         """`text`: tokenizer.json, and `content`, the same parsed; `settings`: tokenizer_config.json; `where`: the
-        folder, for messages. UserError: they are damaged, or of a kind that the library does not know."""
+        folder, and `file`: what it was made of, if not tokenizer.json, for messages. UserError: they are damaged, or of
+        a kind that the library does not know."""
         self._text, self._where = text, where
         self.init_kwargs = dict(settings)
         content = _parsed(text, where) if content is None else content
-        file = f"{where}/{TOKENIZER}"
+        file = file or f"{where}/{TOKENIZER}"
         self._tokens = _tokens(content, file)
         self._ids = {token: id for id, token in self._tokens.items()}
         self._size = max(self._tokens) + 1
@@ -263,9 +271,19 @@ class LibraryTokenizer(OwnTokenizer):
 
     def rules(self) -> list[Any]:
         """All but the pieces: two tokenizers with equal rules and pieces read texts alike."""
-        parts = [list(_parts(self._library, name)) for name in ("normalizer", "pre_tokenizer")]
-        rows = [[id if text is None else text, kind] for row in (self._single, self._pair) for id, text, kind in row]
-        return [*parts, type(self._library.model).__name__, rows, self.truncation_side]
+        content = _parsed(self._text, self._where)
+        parts = [dict(each) for each in _parts(self._library, "normalizer", "pre_tokenizer")]
+        for part in parts:
+            if part["type"] == "BertNormalizer" and part["strip_accents"] is None:
+                part["strip_accents"] = part["lowercase"]
+        model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges", "dropout")}
+        if model["type"] == "Unigram":
+            model["scores"] = [score for _, score in content["model"]["vocab"]]
+        merges = content["model"].get("merges") or []
+        model["merges"] = [each.split(" ") if isinstance(each, str) else each for each in merges]
+        flags = [{key: each.get(key) for key in ("single_word", "lstrip", "rstrip")} for each in _added(content)]
+        added = sorted({json.dumps(each) for each in flags})
+        return [parts, model, self._single, self._pair, added, self.truncation_side]
 
     def as_it_stands(self, text: str) -> list[int]:
         """The ids of a part of a text: only a blank before it makes its beginning that of a word."""
@@ -276,7 +294,8 @@ class LibraryTokenizer(OwnTokenizer):
     ) -> dict[str, list[int]]:
         """For PaddleNLP's prompts, which put a row together from parts: special tokens in them are such."""
         ids: list[int] = []
-        for part in re.split(f"({'|'.join(map(re.escape, self.all_special_tokens))})", text):
+        longest = sorted(self.all_special_tokens, key=len, reverse=True)
+        for part in re.split(f"({'|'.join(map(re.escape, longest))})", text):
             if part in self.all_special_tokens:
                 ids.append(self._ids[part])
             elif part.strip() or part == text:
@@ -339,9 +358,11 @@ class LibraryTokenizer(OwnTokenizer):
 
     def with_tokens(self, words: Sequence[str]) -> LibraryTokenizer:
         library = Tokenizer.from_str(self._text)
-        # A word that normalising changes is found as it is written: café must not be every cafe.
-        kept = [all(each.isspace() or self._normalized(each) == each for each in word) for word in words]
-        library.add_tokens([AddedToken(word, normalized=same) for word, same in zip(words, kept, strict=True)])
+        forms = ["".join(each if each.isspace() else self._normalized(each) for each in word) for word in words]
+        # Found in normalised texts, so Müller is also muller, but exactly where that is another token: cafe of café.
+        known = {*self._ids, *words}
+        others = [form != word and form in known for word, form in zip(words, forms, strict=True)]
+        library.add_tokens([AddedToken(word, normalized=not other) for word, other in zip(words, others, strict=True)])
         expected = range(self._size, self._size + len(words))
         given = [library.token_to_id(word) for word in words]
         if given != list(expected):
@@ -418,7 +439,10 @@ class LibraryTokenizer(OwnTokenizer):
 
     def _paddle_class(self) -> str | None:
         """PaddleNLP's class that reads texts as this one, but for symbols where the file does not split them off."""
-        if self._parts_of_bert is None or self._library.model.continuing_subword_prefix != "##":
+        model = self._library.model
+        if self._parts_of_bert is None or model.continuing_subword_prefix != "##":
+            return None
+        if model.max_input_chars_per_word != LONGEST_WORD:
             return None
         name = str(self.init_kwargs.get("tokenizer_class") or "").removesuffix("Fast")
         first, last = self.special_names.get("cls"), self.special_names.get("sep")
@@ -427,7 +451,11 @@ class LibraryTokenizer(OwnTokenizer):
             return name
         if ends != [first, None, last, None, last]:
             return None
-        return "RobertaChineseTokenizer" if name == "RobertaTokenizer" else name if name in CLASSES else "BertTokenizer"
+        name = "RobertaChineseTokenizer" if name == "RobertaTokenizer" else name
+        # PaddleNLP's ERNIE has no settings for accents and ideographs.
+        if name == "ErnieTokenizer" and self.words("É中中") not in (["e", "中", "中"], ["É", "中", "中"]):
+            name = "BertTokenizer"
+        return name if name in CLASSES - {"MPNetTokenizer"} else "BertTokenizer"
 
     def _save_for_paddlenlp(self, folder: Path) -> None:
         """Write vocab.txt and, if there are such, added_tokens.json."""
@@ -471,6 +499,8 @@ class LibraryEncoder(TextEncoder):
             first = read(text)
             second = None if pairs is None else read(pairs[i])
             counts = [len(first), 0 if second is None else len(second)]
+            if pairs is not None and room % 2 and min(counts) > room // 2:  # the longer side has the odd token
+                counts = [len(self.tokenizer.ids(text)), len(self.tokenizer.ids(pairs[i]))]
             keep = longest_first(counts[0], counts[1], room)
             kept = [
                 ids[len(ids) - count :] if left else ids[:count]
@@ -597,9 +627,9 @@ def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
         raise UserError("the vocabulary is empty", str(file), _AGAIN)
     beside = folder / ADDED_TOKENS
     added = _object(_file_text(beside), str(beside)) if beside.is_file() else {}
-    wrong = next((token for token, id in added.items() if type(id) is not int), None)
+    wrong = next((token for token, id in added.items() if type(id) is not int or id < 0 or not token.strip()), None)
     if wrong is not None:
-        raise UserError(f"the id of {wrong[:40]!r} is no number", str(beside), _AGAIN)
+        raise UserError(f"{wrong[:40]!r} is no token with a number", str(beside), _AGAIN)
     # Not splitlines: it also splits at U+2028 and others, which are pieces like any.
     lines = text.removesuffix("\n").split("\n")
     settings = {**read_settings(folder), "tokenizer_class": name}
@@ -619,7 +649,8 @@ def tokenizer_of_pieces(
     `settings`: tokenizer_config.json; `where`: for messages. KeyError, naming it: a special token is missing.
     """
     content = word_piece_json({piece: id for id, piece in enumerate(pieces)}, added, settings)
-    return LibraryTokenizer(json.dumps(content, ensure_ascii=False), settings, where, content)
+    file = f"{where}/{ADDED_TOKENS if added else VOCABULARY}"
+    return LibraryTokenizer(json.dumps(content, ensure_ascii=False), settings, where, content, file)
 
 
 def as_transformers_reads(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.word_spans import word_spans
 
 _NAMES = ("pad", "unk", "cls", "sep", "mask")
@@ -25,6 +26,8 @@ class SpelledTokens:
 
     def __init__(self, tokenizer: Any):
         ids = [getattr(tokenizer, f"{name}_token_id", None) for name in _NAMES]
+        if isinstance(tokenizer, OwnTokenizer):  # PaddleNLP counts those among them that were added for texts
+            ids += tokenizer.all_special_ids
         self.tokens = frozenset(map(str, tokenizer.convert_ids_to_tokens([id for id in ids if id is not None])))
         dropped = _DROPPED if "wordpiece_tokenizer" in vars(tokenizer) else ""
         patterns = [_pattern(token, dropped) for token in sorted(self.tokens) if len(word_spans(token)) > 1]

@@ -21,7 +21,7 @@ CLASSES = frozenset(
 )  # fmt: skip
 _MPNET = {"pad": "<pad>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}  # as fairseq names them
 PARTS = ("Replace", "BertNormalizer", "WhitespaceSplit", "Split")  # types of the parts below, in their order
-_LONGEST_WORD = 100  # characters; a longer one is unknown
+LONGEST_WORD = 100  # characters; a longer one is unknown
 # What stands alone: marks and symbols, and what PaddleNLP counts among these (transformers/tokenizer_utils.py:247).
 _ALONE = r"\p{P}\p{S}\x{B2}\x{B5}\x{BA}\x{D8}\x{14B}\x{1B1}\x{3007}"
 # And ideographs (:171), split off here since it takes the normaliser 1.4 times as long.
@@ -68,8 +68,9 @@ def word_piece_json(
     more = settings.get("additional_special_tokens")
     whole = {each for token in more if (each := _content(token))} if isinstance(more, list) else set()
     beside = {*added, *specials, *whole} & ids.keys()
-    # A word with accents is found as it is written: café must not be every cafe.
-    exact = {*specials, *whole, *(token for token in added if strips and has_accents(token))}
+    # Found in normalised texts, so müller is also muller, but exactly where that is another token: cafe of café.
+    accented = {token for token in added if strips and (form := without_accents(token)) != token and form in ids}
+    exact = {*specials, *whole, *accented}
     return {
         "version": "1.0",
         "truncation": None,
@@ -118,7 +119,7 @@ def word_piece_json(
             "type": "WordPiece",
             "unk_token": unknown,
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": _LONGEST_WORD,
+            "max_input_chars_per_word": LONGEST_WORD,
             "vocab": dict(pieces),
         },
     }
@@ -135,5 +136,7 @@ def _content(token: Any) -> str | None:
     return token if isinstance(token, str) else None
 
 
-def has_accents(token: str) -> bool:
-    return any(unicodedata.category(each) == "Mn" for each in unicodedata.normalize("NFD", token))
+def without_accents(token: str) -> str:
+    decomposed = unicodedata.normalize("NFD", token)
+    kept = "".join(each for each in decomposed if unicodedata.category(each) != "Mn")
+    return unicodedata.normalize("NFC", kept)

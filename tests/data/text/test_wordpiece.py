@@ -268,6 +268,22 @@ def test_a_long_text_is_not_read_to_its_end(bert, monkeypatch):
     assert rows[0].truncated and len(rows[0].input_ids) == 64 and sum(read) < 1000
 
 
+def test_of_a_pair_the_longer_side_has_the_odd_token(bert):
+    """Also where neither was read to its end."""
+    for first, second in (("中 " * 400, "the " * 2000), ("the " * 2000, "中 " * 400)):
+        (row,) = build_encoder(bert).encode([first], [second], 128)
+        kept = row.input_ids.index(bert.sep_token_id) - 1
+        assert kept == (62 if len(first) < len(second) else 63) and len(row.input_ids) == 128
+
+
+def test_rules_tell_tokenizers_apart_that_read_texts_otherwise(bert, tmp_path):
+    text = json.loads(bert._text)
+    again = json.loads(bert._text)
+    again["model"]["max_input_chars_per_word"] = 5
+    made = [LibraryTokenizer(json.dumps(each), bert.init_kwargs, str(tmp_path)) for each in (text, text, again)]
+    assert made[0].rules() == made[1].rules() != made[2].rules()
+
+
 def test_settings_that_paddlenlp_takes_for_false(bert, tmp_path):
     bert.save_pretrained(tmp_path)
     for value in (None, 0, False):
@@ -285,13 +301,14 @@ def test_special_tokens_as_objects_are_whole(bert, tmp_path):
 
 
 def test_an_added_word_with_accents_is_not_the_one_without(bert, tmp_path):
-    grown = bert.with_tokens(["caf\u00e9", "qwertz"])
+    """Where that is a token, too; otherwise it is found in every spelling, as by PaddleNLP in every case."""
+    grown = bert.with_tokens(["zoxes", "z\u00f6xes", "m\u00fcller", "qwertz"])
     (tmp_path / "saved").mkdir()
     grown.save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "tokenizer.json").unlink()
     for tokenizer in (grown, read_word_pieces(tmp_path / "saved", "BertTokenizer")):
-        assert tokenizer.tokenize("caf\u00e9 Qwertz") == ["caf\u00e9", "qwertz"]
-        assert "caf\u00e9" not in tokenizer.tokenize("cafe")
+        assert tokenizer.tokenize("z\u00f6xes Qwertz M\u00dcLLER") == ["z\u00f6xes", "qwertz", "m\u00fcller"]
+        assert tokenizer.tokenize("zoxes") == ["zoxes"]
 
 
 @pytest.mark.parametrize(
@@ -326,8 +343,9 @@ def test_paddlenlp_reads_what_is_saved_of_the_tokenizer_of_another_program(bert,
 @pytest.mark.parametrize(
     ("file", "content", "told"),
     [
-        ("added_tokens.json", '{"new": "9"}', "added_tokens.json: the id of 'new' is no number"),
-        ("added_tokens.json", '{"new": 3}', "the added token"),
+        ("added_tokens.json", '{"new": "9"}', "added_tokens.json: 'new' is no token with a number"),
+        ("added_tokens.json", '{"new": 3}', "added_tokens.json: the added token"),
+        ("added_tokens.json", '{"new": -1}', "added_tokens.json: 'new' is no token with a number"),
         ("added_tokens.json", "[1]", "added_tokens.json: must hold a JSON object"),
         ("tokenizer_config.json", r'{"pad_token": "\ud800"}', "half of a surrogate pair"),
         ("vocab.txt", "", "vocab.txt: the vocabulary is empty"),
