@@ -114,13 +114,13 @@ def check_tokenizer(folder: Path) -> None:
         raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
     # Here, since the library takes as long to import as the parser.
     from nlpctl.data.text.library_tokenizer import read_library_tokenizer, read_word_pieces
-    from nlpctl.data.text.wordpiece import VOCABULARY, unlike_bert
+    from nlpctl.data.text.wordpiece import VOCABULARY, is_plain
 
     if read_library_tokenizer(folder) is not None:
         return
     # Without a class that is named, the family decides, which PaddleNLP knows.
     name = paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
-    if (folder / VOCABULARY).is_file() and unlike_bert(name, config) is None:
+    if (folder / VOCABULARY).is_file() and is_plain(name, config):
         read_word_pieces(folder, name)
 
 

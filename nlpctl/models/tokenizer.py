@@ -22,7 +22,7 @@ from nlpctl.data.text.library_tokenizer import (
     read_word_pieces,
 )
 from nlpctl.data.text.units import UnitTokenizer
-from nlpctl.data.text.wordpiece import VOCABULARY, unlike_bert
+from nlpctl.data.text.wordpiece import ADDED_TOKENS, VOCABULARY, is_plain
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import is_inside
@@ -36,7 +36,7 @@ _PADDING = 64  # rows of an embedding that are often more than its entries, and 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 # PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
 _OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
-_BESIDE = (SPECIALS, "added_tokens.json", FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
+_BESIDE = (SPECIALS, ADDED_TOKENS, FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
 def load_tokenizer(folder: Path, family: Family) -> Any:
@@ -55,7 +55,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     for name in (_TOKENIZER_CONFIG, SPECIALS):
         _check_specials(folder / name)
     tokenizer_class = _tokenizer_class(folder, family, config)
-    if (folder / VOCABULARY).is_file() and unlike_bert(tokenizer_class.__name__, config) is None:
+    if (folder / VOCABULARY).is_file() and is_plain(tokenizer_class.__name__, config):
         return read_word_pieces(folder, tokenizer_class.__name__)
     if (folder / FAST_TOKENIZER).is_file() and cuts_left(read_json(folder / FAST_TOKENIZER), config):
         config = {**config, "truncation_side": "left"}
@@ -148,7 +148,7 @@ def needs_paddlenlp(folder: Path) -> bool:
 def _has_word_pieces(folder: Path) -> bool:
     """Whether an export has a vocab.txt of BERT's kind, and no tokenizer.json: those of before 2026-11-28."""
     config = _config(folder)
-    return (folder / VOCABULARY).is_file() and unlike_bert(_declared_class(folder, config), config) is None
+    return (folder / VOCABULARY).is_file() and is_plain(_declared_class(folder, config), config)
 
 
 def _has_units(folder: Path) -> bool:
@@ -182,7 +182,7 @@ def _word_pieces(folder: Path, config: Mapping[str, Any]) -> tuple[list[str], bo
 def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool) -> Any:
     """PaddleNLP's tokenizer over `pieces`, as if they stood in a vocab.txt next to tokenizer_config.json."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as name:
-        write_text_atomic(Path(name) / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
+        write_text_atomic(Path(name) / VOCABULARY, "".join(f"{piece}\n" for piece in pieces))
         kept = {key: value for key, value in config.items() if not _names_files(key)} | _plain_specials(config)
         kept |= {"do_lower_case": lowercase}
         write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)

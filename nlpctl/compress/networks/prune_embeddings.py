@@ -26,6 +26,7 @@ from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.units import special_ids
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
+from nlpctl.data.text.wordpiece import ADDED_TOKENS, VOCABULARY
 from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.parity import batches_of
 from nlpctl.errors import UserError
@@ -45,7 +46,6 @@ from nlpctl.tasks.base import Task, make_task, task_class
 KEY = "compression.prune_embeddings"
 _IDS = ("input_ids", "pair_ids", "negative_ids")  # of a batch
 _BATCH, _AT_ONCE = 64, 4096
-_WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 
 def check(recipe: Recipe) -> None:
@@ -127,12 +127,12 @@ def _words(tokenizer: Any, source: str) -> list[str]:
     """The entries of the vocabulary in the order of their ids."""
     if isinstance(tokenizer, OwnTokenizer):
         return tokenizer.convert_ids_to_tokens(range(len(tokenizer)))
-    if list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
+    if list(tokenizer.resource_files_names.values()) != [VOCABULARY]:
         message = f"{type(tokenizer).__name__} builds words from pieces, so none can be dropped"
         raise UserError(message, source, "leave prune_embeddings out")
     words = tokenizer.convert_ids_to_tokens(list(range(tokenizer.vocab_size)))
     if len(set(words)) != len(words):
-        raise UserError(f"{_WORD_FILE} lists an entry twice", source, "leave prune_embeddings out")
+        raise UserError(f"{VOCABULARY} lists an entry twice", source, "leave prune_embeddings out")
     return words
 
 
@@ -155,7 +155,7 @@ def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source
     with tempfile.TemporaryDirectory(prefix="nlpctl-words-") as name:
         folder = Path(name)
         tokenizer.save_pretrained(name)
-        (folder / _WORD_FILE).write_text("".join(f"{words[index]}\n" for index in kept), encoding="utf-8")
+        (folder / VOCABULARY).write_text("".join(f"{words[index]}\n" for index in kept), encoding="utf-8")
         added: Mapping[str, int] = {
             # Added tokens follow the vocabulary, so they move up by the number of dropped entries.
             word: index - len(words) + len(kept)
@@ -163,7 +163,7 @@ def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source
             if index >= len(words)
         }
         if added:
-            (folder / _ADDED_FILE).write_text(json.dumps(added, ensure_ascii=False), encoding="utf-8")
+            (folder / ADDED_TOKENS).write_text(json.dumps(added, ensure_ascii=False), encoding="utf-8")
         return load_tokenizer(folder, family)
 
 

@@ -226,19 +226,19 @@ class LibraryTokenizer(OwnTokenizer):
 
     def words(self, text: str) -> list[str]:
         """The words of a text, normalised, as they are cut into pieces. For tokenizers with a pre-tokenizer."""
-        normalizer, text = self._library.normalizer, _plain(text)
-        normal = text if normalizer is None else normalizer.normalize_str(text)
-        return [word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(normal)]
+        return [word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(self._normal_form(text))]
 
     @property
     def do_lower_case(self) -> bool:
         """Whether texts are lower-cased, as PaddleNLP calls it."""
         return self._normalized("A") == "a"
 
+    def _normal_form(self, text: str) -> str:
+        normalizer, text = self._library.normalizer, _plain(text)
+        return text if normalizer is None else normalizer.normalize_str(text)
+
     def _normalized(self, character: str) -> str:
-        normalizer = self._library.normalizer
-        form = character if normalizer is None else normalizer.normalize_str(_plain(character))
-        return form.strip(f"{self.blank} ")
+        return self._normal_form(character).strip(f"{self.blank} ")
 
     @functools.cached_property
     def begins_words(self) -> bool:
@@ -279,8 +279,7 @@ class LibraryTokenizer(OwnTokenizer):
         model = {key: value for key, value in content["model"].items() if key not in ("vocab", "merges", "dropout")}
         if model["type"] == "Unigram":
             model["scores"] = [score for _, score in content["model"]["vocab"]]
-        merges = content["model"].get("merges") or []
-        model["merges"] = [each.split(" ") if isinstance(each, str) else each for each in merges]
+        model["merges"] = _merges(content["model"])
         flags = [{key: each.get(key) for key in ("single_word", "lstrip", "rstrip")} for each in _added(content)]
         added = sorted({json.dumps(each) for each in flags})
         return [parts, model, self._single, self._pair, added, self.truncation_side]
@@ -294,13 +293,17 @@ class LibraryTokenizer(OwnTokenizer):
     ) -> dict[str, list[int]]:
         """For PaddleNLP's prompts, which put a row together from parts: special tokens in them are such."""
         ids: list[int] = []
-        longest = sorted(self.all_special_tokens, key=len, reverse=True)
-        for part in re.split(f"({'|'.join(map(re.escape, longest))})", text):
+        for part in self._special_pattern.split(text):
             if part in self.all_special_tokens:
                 ids.append(self._ids[part])
             elif part.strip() or part == text:
                 ids += self.as_it_stands(part)
         return {"input_ids": ids}
+
+    @functools.cached_property
+    def _special_pattern(self) -> re.Pattern[str]:
+        tokens = sorted(self.all_special_tokens, key=len, reverse=True)  # the longest of those that begin at a place
+        return re.compile(f"({'|'.join(map(re.escape, tokens))})")
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -388,7 +391,7 @@ class LibraryTokenizer(OwnTokenizer):
         elif model["type"] == "WordPiece":
             own = model["vocab"].values()
         else:
-            merges = [each.split(" ") if isinstance(each, str) else each for each in model["merges"]]
+            merges = _merges(model)
             # Pieces inside a word begin with it; joining takes it off.
             mark = len(model.get("continuing_subword_prefix") or "")
             parts: dict[str, list[list[str]]] = {}
@@ -499,7 +502,8 @@ class LibraryEncoder(TextEncoder):
             first = read(text)
             second = None if pairs is None else read(pairs[i])
             counts = [len(first), 0 if second is None else len(second)]
-            if pairs is not None and room % 2 and min(counts) > room // 2:  # the longer side has the odd token
+            # The longer side has the odd token; one of more than `room` may not have been read to its end.
+            if pairs is not None and room % 2 and min(counts) > room:
                 counts = [len(self.tokenizer.ids(text)), len(self.tokenizer.ids(pairs[i]))]
             keep = longest_first(counts[0], counts[1], room)
             kept = [
@@ -592,11 +596,11 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     file, where = folder / TOKENIZER, str(folder)
     if file.is_file():
         text = _file_text(file)
-        content, settings = _parsed(text, where), read_settings(folder)
-        if class_in_transformers(settings, read_network_config(folder)) == "RoFormerTokenizer":
+        content, settings, config = _parsed(text, where), read_settings(folder), read_network_config(folder)
+        if class_in_transformers(settings, config) == "RoFormerTokenizer":
             return None  # whose words are those of jieba, which the file does not say
         if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
-            content, given = as_transformers_reads(content, settings, read_network_config(folder)), content
+            content, given = as_transformers_reads(content, settings, config), content
             text = text if content is given else json.dumps(content, ensure_ascii=False)
             settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
         return LibraryTokenizer(text, settings, where, content)
@@ -845,6 +849,11 @@ def _finite(score: Any) -> float:
     if type(score) not in (int, float) or not math.isfinite(score):
         raise ValueError(f"a piece has the score {str(score)[:40]}")
     return float(score)
+
+
+def _merges(model: Mapping[str, Any]) -> list[list[str]]:
+    """Of BPE, the two pieces of each; [] of another model. Older files have "a b" for ["a", "b"]."""
+    return [each.split(" ") if isinstance(each, str) else each for each in model.get("merges") or []]
 
 
 def _added(content: Mapping[str, Any]) -> list[dict[str, Any]]:

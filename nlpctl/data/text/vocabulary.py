@@ -12,6 +12,7 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from tokenizers.trainers import WordPieceTrainer
 
 from nlpctl.data.text.library_tokenizer import LibraryTokenizer, tokenizer_of_pieces
+from nlpctl.data.text.wordpiece import LONGEST_WORD
 from nlpctl.errors import UserError
 
 SPECIAL_TOKENS = {
@@ -30,7 +31,6 @@ TOKENIZER_CLASSES = {
 
 # Distinct words counted at once, some 50 MB with all that is made of them; beyond that the rarest are forgotten.
 MAX_COUNTED_WORDS = 150_000
-_LONGEST_WORD = 100  # PaddleNLP makes longer ones [UNK]
 
 
 def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, lowercase: bool) -> list[str]:
@@ -84,7 +84,7 @@ def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
 def _split_words(texts: Iterable[str], reader: LibraryTokenizer) -> Iterator[list[str]]:
     """The words of each text, which `reader` would look up; too long ones are left out."""
     for text in texts:
-        yield [word for word in reader.words(text) if len(word) <= _LONGEST_WORD]
+        yield [word for word in reader.words(text) if len(word) <= LONGEST_WORD]
 
 
 def _character_pieces(

@@ -33,17 +33,11 @@ _IDEOGRAPHS = (
 _NO_CHARACTERS, _ACCENTS = r"\p{Cn}\p{Cf}", r"\p{Mn}"
 
 
-def unlike_bert(name: str, settings: Mapping[str, Any]) -> str | None:
-    """Why the tokenizer of the class `name` with these `settings` (tokenizer_config.json) does something else; None if
-    it does not."""
-    if name not in CLASSES:
-        return f"{name} is not a plain WordPiece tokenizer"
-    if name != "ErnieTokenizer":  # which does not look at these
-        if not settings.get("do_basic_tokenize", True):
-            return "do_basic_tokenize is off"
-        if settings.get("never_split"):
-            return "never_split is set"
-    return None
+def is_plain(name: str, settings: Mapping[str, Any]) -> bool:
+    """Whether PaddleNLP's class `name` does nothing else with these `settings` (tokenizer_config.json)."""
+    if name == "ErnieTokenizer":  # which does not look at them
+        return True
+    return name in CLASSES and bool(settings.get("do_basic_tokenize", True)) and not settings.get("never_split")
 
 
 def word_piece_json(

@@ -39,7 +39,7 @@ from nlpctl.config.sentence_folder import (
 from nlpctl.config.tasks import task_info
 from nlpctl.config.weights_mark import MARK, WeightsMark, without_files
 from nlpctl.data.rows.multi_label_rows import ancestor_ids
-from nlpctl.data.text.library_tokenizer import SPECIALS, LibraryTokenizer
+from nlpctl.data.text.library_tokenizer import READ_THE_FILE, SPECIALS, LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.layouts.weights import CROSS_ENCODER, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
@@ -64,7 +64,6 @@ from nlpctl.tasks.base import Task
 from nlpctl.tasks.confidence import log_odds, scales_and_shifts, sigmoid
 
 _GRAPHS = "export graphs, which hold every model: nlpctl export without @[layout]"
-_READS_FILE = "PreTrainedTokenizerFast"  # the class of Transformers that takes all from tokenizer.json
 _SIGMOID = "torch.nn.modules.activation.Sigmoid"
 # Heads of PaddleNLP that leave the encoder's pooler unused; the classes of Transformers have none.
 _WITHOUT_POOLER = ("TokenClassification", "QuestionAnswering", "MaskedLM")
@@ -277,7 +276,7 @@ def write_tokenizer(folder: Path, tokenizer: Any, longest: int) -> None:
     tokenizer.save_pretrained(folder)
     settings = json_of(folder / "tokenizer_config.json")
     # BertTokenizer, XLMRobertaTokenizer and others of Transformers 5 make a normaliser of their own.
-    settings["tokenizer_class"] = _READS_FILE
+    settings["tokenizer_class"] = READ_THE_FILE
     special = {f"{name}_token": token for name, token in tokenizer.special_names.items()}
     settings |= special | {"model_max_length": longest, "truncation_side": tokenizer.truncation_side}
     settings["model_input_names"] = list(dict.fromkeys([*tokenizer.model_input_names, "attention_mask"]))
