@@ -23,6 +23,7 @@ from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
+from nlpctl.upstream.growing_batches import is_largest
 from nlpctl.upstream.predictor_clones import successors
 from nlpctl.upstream.shapes_of_batches import needs_empty_cache
 
@@ -39,7 +40,8 @@ class PaddlePredictor:
     oneDNN prepares every operator for each new batch shape and caches the result. Paddle can limit the number of cached
     shapes, but then copies all weights per shape: 43 MB for a network of 22 M parameters, and slower than starting
     over. Without that limit weights are shared, and a shape takes 1 to 2 MB. So this class limits the cache itself:
-    after SHAPES_KEPT shapes it switches to a predictor of the same graph with an empty cache.
+    after SHAPES_KEPT shapes it switches to a predictor of the same graph with an empty cache; also for a batch that is
+    larger than all before it (upstream/growing_batches.py).
     """
 
     engine = "paddle"
@@ -79,7 +81,8 @@ class PaddlePredictor:
         with self._turn:
             if self._onednn:
                 shape = tuple(array.shape for array in batch.values())
-                if shape not in self._shapes and len(self._shapes) == SHAPES_KEPT:
+                full = shape not in self._shapes and len(self._shapes) == SHAPES_KEPT
+                if full or is_largest(shape, self._shapes):
                     self._empty_cache()
             try:
                 self._run(batch)

@@ -136,10 +136,20 @@ def test_after_many_shapes_a_fresh_predictor_takes_over(made, monkeypatch):
     monkeypatch.setattr(paddle_inference, "SHAPES_KEPT", 3)
     predictor = opened(made, "paddle fp32")
     used = []
-    for length in (1, 2, 3, 2, 4, 5, 1):
+    for length in (5, 2, 3, 2, 4, 1, 3):
         assert_alike(predictor, made[1], batch(2, length))
         used.append(predictor._predictor)
     assert used[0] is used[3] and used[3] is not used[4] and used[4] is used[6]
+
+
+def test_for_the_largest_batch_so_far_a_fresh_predictor_takes_over(made):
+    """After smaller ones Paddle would take several times the memory: upstream/growing_batches.py."""
+    predictor = opened(made, "paddle fp32")
+    used = []
+    for rows, length in ((2, 4), (1, 4), (2, 5), (2, 4), (2, 5)):
+        assert_alike(predictor, made[1], batch(rows, length))
+        used.append(predictor._predictor)
+    assert used[0] is used[1] and used[1] is not used[2] and used[2] is used[3] is used[4]
 
 
 class Confused:
