@@ -13,8 +13,8 @@ Shapes = tuple[tuple[int, ...], ...]  # of the arrays of a batch: rows, and most
 def is_largest(batch: Shapes, others: Iterable[Shapes]) -> bool:
     """Whether `batch` may take more memory for a tensor than all the `others`, if there are any.
 
-    paddlepaddle 2.6.2 and 3.1.1: `enable_memory_optim` lets the operators of a graph write to the same few tensors, but only in
-    the sizes of the first batch. Whatever a larger one needs is kept for every operator: an export of
+    paddlepaddle 2.6.2 and 3.1.1: `enable_memory_optim` lets the operators of a graph write to the same few tensors, but
+    only in the sizes of the first batch. Whatever a larger one needs is kept for every operator: an export of
     multilingual-e5-small takes 1.2 GB for 32 rows of 384 tokens, and 6.7 GB for the same after 8 rows of 300. A new
     predictor takes 1.2 GB again, and is faster: 1.9 s for that batch in place of 2.7 s. `clear_intermediate_tensor`
     leaves it at 3.6 GB, `try_shrink_memory` frees nothing. Test: tests/upstream/test_growing_batches.py.
