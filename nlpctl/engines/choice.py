@@ -18,6 +18,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.extras import is_installed, not_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
 from nlpctl.report.language import later
+from nlpctl.runtime.device import REPLACE_ORT, usable_gpu
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info
 from nlpctl.runtime.process import ProcessSetup, import_paddle
@@ -225,7 +226,7 @@ class Machine:
     onnxruntime_gpu: bool  # with CUDA
     gpu_bf16: bool
     tensorrt: bool  # Paddle was built with it
-    paddle: bool = True  # installed
+    paddle: bool = True  # installed, and able to use the device
 
     @property
     def kind(self) -> str:
@@ -234,29 +235,20 @@ class Machine:
 
 def this_machine(setup: ProcessSetup) -> Machine:
     """The capabilities of this machine on the device of `setup`."""
-    cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
-    if setup.device == "cpu":
-        return Machine(
-            cpu,
-            "cpu",
-            onnxruntime,
-            onnxruntime_gpu=False,
-            gpu_bf16=False,
-            tensorrt=False,
-            paddle=is_installed("paddle"),
-        )
-    import paddle
-
-    if onnxruntime:
+    cpu, onnxruntime, on_card = cpu_info(), is_installed("onnxruntime"), setup.device != "cpu"
+    onnxruntime_gpu = False
+    if onnxruntime and on_card:
         from nlpctl.engines.onnx_runtime import runs_on_cards
-    return Machine(
-        cpu,
-        setup.device,
-        onnxruntime,
-        onnxruntime_gpu=onnxruntime and runs_on_cards(),
-        gpu_bf16=paddle.device.cuda.get_device_capability() >= (8, 0),
-        tensorrt=paddle.inference.get_trt_compile_version() != (0, 0, 0),
-    )
+
+        onnxruntime_gpu = runs_on_cards()
+    with_paddle = is_installed("paddle") and (not on_card or usable_gpu().usable)
+    gpu_bf16 = tensorrt = False
+    if with_paddle and on_card:
+        import paddle
+
+        gpu_bf16 = paddle.device.cuda.get_device_capability() >= (8, 0)
+        tensorrt = paddle.inference.get_trt_compile_version() != (0, 0, 0)
+    return Machine(cpu, setup.device, onnxruntime, onnxruntime_gpu, gpu_bf16, tensorrt, with_paddle)
 
 
 def check_engine(inference: InferenceSection, machine: Machine) -> None:
@@ -276,13 +268,16 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 
 def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     """The reason why `machine` cannot run `engine` in `precision`; None if it can."""
+    if engine == "paddle" and not machine.paddle and machine.kind == "gpu":
+        hint = "use @[engine=onnxruntime], or @[runtime.device=cpu]"
+        return Problem("no Paddle that can use this card is installed", "inference.engine", hint)
     if engine == "paddle" and not machine.paddle:
         return not_installed("paddle", "inference.engine", "use @[engine=onnxruntime]").problems[0]
     if engine == "onnxruntime" and not machine.onnxruntime:
         hint = "pip install onnxruntime, or use @[engine=paddle]"
         return Problem("ONNX Runtime is not installed", "inference.engine", hint)
     if engine == "onnxruntime" and machine.kind == "gpu" and not machine.onnxruntime_gpu:
-        hint = "pip install onnxruntime-gpu in its place, or use @[engine=paddle] or @[runtime.device=cpu]"
+        hint = f"{REPLACE_ORT}; or use @[engine=paddle] or @[runtime.device=cpu]"
         return Problem("the installed ONNX Runtime has no CUDA", "inference.engine", hint)
     offered = _PRECISIONS[engine, machine.kind]
     if precision not in offered:

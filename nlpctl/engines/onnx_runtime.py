@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import os
+import re
 import threading
 import weakref
 from collections.abc import Iterator
@@ -16,13 +19,14 @@ import onnxruntime
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
+from nlpctl.runtime.device import ORT_GPU_WHEEL
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import Shared
 from nlpctl.runtime.threads import ONE_STREAM, Streams
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
-_ERRORS_ONLY = 3  # log severity
+_ERRORS_ONLY, _FATAL_ONLY = 3, 4  # log severities
 _TYPES = {"int64": "tensor(int64)", "int32": "tensor(int32)", "float32": "tensor(float)"}
 STREAMS = 8  # most batches side by side: each takes memory of its own
 
@@ -46,13 +50,15 @@ class OnnxPredictor:
             if count > 1:
                 self._beside = _SideBySide(file, setup, count)
                 self.streams = Streams(count, Shared(self._beside.open), self._beside.enter)
-            self._session = _load(str(file), setup.threads, setup)
+            self._session = open_session(str(file), setup.threads, setup)
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
         if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # fell back to the CPU
-            hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use @[engine=paddle]"
-            raise UserError(f"ONNX Runtime cannot use {setup.device}", "inference.engine", hint)
+            hint = f"install the CUDA that it was built for: pip install '{ORT_GPU_WHEEL}[cuda,cudnn]'"
+            hint += "; or use @[engine=paddle] or @[runtime.device=cpu]"
+            lacking = f": it lacks {', '.join(_load_cuda())}" if _load_cuda() else ""
+            raise UserError(f"ONNX Runtime cannot use {setup.device}{lacking}", "inference.engine", hint)
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
         check_graph(file, manifest, inputs, len(self._outputs))
@@ -91,7 +97,7 @@ class _SideBySide:
         # Without memory for it, the first session answers the callers.
         with contextlib.suppress(Exception):
             content = os.pread(self._graph, os.fstat(self._graph).st_size, 0)
-            self._session = _load(content, self._threads, self._setup)
+            self._session = open_session(content, self._threads, self._setup)
         try:
             yield
         finally:
@@ -111,10 +117,22 @@ def runs_on_cards() -> bool:
     return CUDA_PROVIDER in onnxruntime.get_available_providers()
 
 
-def _load(graph: str | bytes, threads: int, setup: ProcessSetup) -> Any:
-    """A session of a file, or of its content."""
+@functools.cache
+def _load_cuda() -> tuple[str, ...]:
+    """Load the CUDA libraries of NVIDIA's packages, which the system does not search. The names of what is missing."""
+    if not hasattr(onnxruntime, "preload_dlls"):  # before 1.21
+        return ()
+    with contextlib.redirect_stdout(io.StringIO()) as told:  # it prints; standard output is for results
+        onnxruntime.preload_dlls()
+    onnxruntime.set_default_logger_severity(_FATAL_ONLY)  # a provider that cannot be loaded is told by OnnxPredictor
+    return tuple(re.findall(r"^Failed to load (lib\S+):", told.getvalue(), re.MULTILINE))
+
+
+def open_session(graph: str | bytes, threads: int, setup: ProcessSetup) -> onnxruntime.InferenceSession:
+    """A session of a file, or of its content. It runs on the CPU if ONNX Runtime cannot use the card."""
     providers: list[str | tuple[str, dict[str, str]]] = [CPU_PROVIDER]
     if setup.device != "cpu":
+        _load_cuda()
         providers = [(CUDA_PROVIDER, {"device_id": setup.device.partition(":")[2] or "0"}), CPU_PROVIDER]
     return onnxruntime.InferenceSession(graph, session_options(threads, setup.spin_us), providers=providers)
 

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.export.export import temporary_export
-from nlpctl.extras import require
+from nlpctl.extras import is_installed, require
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.models.tokenizer import needs_paddlenlp
+from nlpctl.runtime.device import usable_gpu
 from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
 
 if TYPE_CHECKING:
@@ -56,19 +57,39 @@ def refuse_model(recipe: Recipe, source: str) -> None:
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
 
 
+def answers_without_paddle(recipe: Recipe, source: str) -> bool:
+    """Whether `source` is an export whose texts are read without PaddleNLP, so that ONNX Runtime alone may answer."""
+    export = resolve_source(source).export
+    in_template = task_info(recipe.task).reads("prompt") and recipe.few_shot.method != "contrastive"  # by PaddleNLP
+    return export is not None and not in_template and not needs_paddlenlp(export)
+
+
+def runtime_to_answer(recipe: Recipe, source: str) -> RuntimeSection:
+    """The runtime section for answering `source`, in which "auto" is the CPU if ONNX Runtime cannot answer it on a card
+    and Paddle cannot use one."""
+    runtime, engine, export = recipe.runtime, recipe.inference.engine, resolve_source(source).export
+    if runtime.device != "auto" or runtime.devices or export is None:
+        return runtime
+    graphs = read_checked_manifest(export).graphs
+    for_cards = any(each.format == "onnx" and each.precision != "int8" for each in graphs)
+    if (engine in ("auto", "onnxruntime") and for_cards) or (is_installed("paddle") and usable_gpu().usable):
+        return runtime
+    return dataclasses.replace(runtime, device="cpu")
+
+
 def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
-    """`set_up_process`, but without importing Paddle for an export on a CPU whose texts are read without PaddleNLP.
+    """`set_up_process`, but without importing Paddle for an export whose texts are read without PaddleNLP, on a CPU or
+    a card that Paddle cannot use.
 
     Where its engine is Paddle Inference, opening it imports Paddle.
     """
-    export = resolve_source(source).export
-    if export is None:
+    if resolve_source(source).export is None:
         require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
-    in_template = task_info(recipe.task).reads("prompt") and recipe.few_shot.method != "contrastive"  # by PaddleNLP
-    if export is None or "paddle" in sys.modules or in_template or needs_paddlenlp(export):
+    if "paddle" in sys.modules or not answers_without_paddle(recipe, source):
         return set_up_process(recipe)
-    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed, needs_paddle=False)
-    if setup.device != "cpu":
+    runtime = one_process(runtime_to_answer(recipe, source))
+    setup = prepare_process(runtime, recipe.training.seed, needs_paddle=False)
+    if setup.device != "cpu" and is_installed("paddle") and usable_gpu().usable:
         return set_up_process(recipe)
     seed_python(recipe.training.seed)
     return setup

@@ -17,7 +17,12 @@ from nlpctl.data.predict_shards import Counted, Range, Scanned, Shard, ShardRows
 from nlpctl.data.readers.row import is_bad
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.inference.open_model import open_trained_model, set_up_to_answer
+from nlpctl.inference.open_model import (
+    answers_without_paddle,
+    open_trained_model,
+    runtime_to_answer,
+    set_up_to_answer,
+)
 from nlpctl.inference.predict import PredictionRun
 from nlpctl.inference.shard_folder import VECTORS, PartNote, ShardFolder
 from nlpctl.models.calibration import Calibration
@@ -167,11 +172,15 @@ def open_pool(config: ShardWorkerConfig, parallel: ParallelConfig, log: Callable
 
     `log`: the file that worker i of this machine writes to once it opens the model.
     """
-    runtime = config.recipe.runtime
-    with worker_slots(runtime, parallel, None) as slots, slots.process_factory() as new_process:
+    runtime = runtime_to_answer(config.recipe, config.model)
+    by_paddle = not answers_without_paddle(config.recipe, config.model)
+    with (
+        worker_slots(runtime, parallel, None, needs_paddle=by_paddle) as slots,
+        slots.process_factory() as new_process,
+    ):
         count = len(slots.runtimes)
         # Also of a single one: what keeps this command from using the device is an error before anything begins.
-        runtimes = slots.runtimes if slots.elsewhere else shares(runtime, count)
+        runtimes = slots.runtimes if slots.elsewhere else shares(runtime, count, needs_paddle=by_paddle)
 
         def make(number: int) -> RemoteProcess:
             own_log = None if slots.elsewhere else log(number)

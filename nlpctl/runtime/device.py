@@ -1,4 +1,4 @@
-"""The device that Paddle can use, determined without importing Paddle."""
+"""The device that Paddle or ONNX Runtime can use, determined without importing either."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.errors import NeedsRestart, UserError
 from nlpctl.extras import not_installed
-from nlpctl.paddle_version import installed_paddle, release_of
+from nlpctl.paddle_version import release_of
 from nlpctl.parent import python_until_parent_ends
 from nlpctl.runtime.cuda import SEARCH_PATH, Capability, CudaCode, CudaLibraries, cuda_libraries, installed_code
 from nlpctl.runtime.versions import installed_version, pin
 
 CPU_WHEEL, GPU_WHEEL = "paddlepaddle", "paddlepaddle-gpu"
+ORT_GPU_WHEEL = "onnxruntime-gpu"
+# pip leaves both of them installed, and they overwrite each other's files. The extras are NVIDIA's packages.
+REPLACE_ORT = f"pip uninstall -y onnxruntime && pip install '{ORT_GPU_WHEEL}[cuda,cudnn]'"
 DRIVER_SECONDS = 60  # the first cuInit on a host with many GPUs takes several seconds
 
 
@@ -120,18 +123,8 @@ def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None =
     if paddle_wheel(probes) == CPU_WHEEL:
         return _unusable(f"the installed Paddle is the CPU build ({CPU_WHEEL})", replace_paddle(GPU_WHEEL))
     driver = probes.driver(environ)
-    if driver.error:
-        return _unusable(
-            f"no NVIDIA driver is usable ({driver.error})",
-            "install the NVIDIA driver (nvidia-smi must list the card); in a container, start it with --gpus all",
-        )
-    if not driver.names:
-        visible = environ.get("CUDA_VISIBLE_DEVICES")
-        if visible is not None:
-            return _unusable(
-                f"no card is visible: CUDA_VISIBLE_DEVICES is {visible!r}", "unset CUDA_VISIBLE_DEVICES, or name a card"
-            )
-        return _unusable("the driver finds no card", "check nvidia-smi; in a container, start it with --gpus all")
+    if (lacking := _no_card(driver, environ)) is not None:
+        return lacking
     unserved = _unserved(driver, wheel_version(probes), probes.code())
     if len(unserved) == len(driver.names):
         return _unusable(unserved[0], _other_paddle(driver.capabilities[0], probes.code()), driver.names)
@@ -141,6 +134,37 @@ def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None =
         return _unusable(reason, f"{libraries.remedy}; or name its folder in {SEARCH_PATH}", driver.names)
     count, names = len(driver.names), driver.names
     return GpuReport(True, "", "", count, names, driver.cuda_version, unserved, libraries.variables)
+
+
+def gpu_for_exports(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> GpuReport:
+    """Whether Paddle or, where it cannot, ONNX Runtime can use a GPU here; neither has to be installed."""
+    probes = probes or Probes()
+    environ = os.environ if environ is None else environ
+    with_paddle = any(probes.installed(name) is not None for name in (CPU_WHEEL, GPU_WHEEL))
+    if with_paddle and ((report := usable_gpu(probes, environ)).usable or probes.installed(ORT_GPU_WHEEL) is None):
+        return report
+    if probes.installed(ORT_GPU_WHEEL) is None:
+        return _unusable("the installed ONNX Runtime is the CPU build (onnxruntime)", REPLACE_ORT)
+    driver = probes.driver(environ)
+    lacking = _no_card(driver, environ)
+    return lacking or GpuReport(True, "", "", len(driver.names), driver.names, driver.cuda_version)
+
+
+def _no_card(driver: Driver, environ: Mapping[str, str]) -> GpuReport | None:
+    """Why there is no card at all; None if there is one."""
+    if driver.error:
+        return _unusable(
+            f"no NVIDIA driver is usable ({driver.error})",
+            "install the NVIDIA driver (nvidia-smi must list the card); in a container, start it with --gpus all",
+        )
+    if driver.names:
+        return None
+    visible = environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        return _unusable(
+            f"no card is visible: CUDA_VISIBLE_DEVICES is {visible!r}", "unset CUDA_VISIBLE_DEVICES, or name a card"
+        )
+    return _unusable("the driver finds no card", "check nvidia-smi; in a container, start it with --gpus all")
 
 
 def needed_libraries(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> CudaLibraries:
@@ -190,17 +214,15 @@ def choose_device(
 
     Raises UserError, saying why and what to do, when a GPU is asked for and none is usable, or when a card
     number does not exist; NeedsRestart if Paddle would not find the CUDA libraries from here. If "auto" takes the CPU
-    of a machine with cards, a warning says why. `needs_paddle`: False for what ONNX Runtime may do on a CPU; "auto" is
-    "cpu" then where Paddle is not installed.
+    of a machine with cards, a warning says why. `needs_paddle`: False for an export, which ONNX Runtime answers where
+    Paddle cannot or is not installed.
     """
-    if not needs_paddle and wanted == "auto" and not cards and installed_paddle() is None:
-        return "cpu"
     if wanted == "cpu":
         if cards:
             hint = "drop @[runtime.devices], or use @[runtime.device=gpu]"
             raise UserError("cards are listed, but the device is cpu", "runtime.devices", hint)
         return "cpu"
-    report = usable_gpu(probes)
+    report = usable_gpu(probes) if needs_paddle else gpu_for_exports(probes)
     if not report.usable:
         if wanted == "gpu" or cards:
             where, other = "runtime.devices", "leave @[runtime.devices] out"

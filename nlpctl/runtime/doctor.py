@@ -18,7 +18,17 @@ from nlpctl.extras import install
 from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.cuda import SEARCH_PATH, CudaLibraries
-from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, needed_libraries, paddle_wheel, usable_gpu
+from nlpctl.runtime.device import (
+    CPU_WHEEL,
+    ORT_GPU_WHEEL,
+    REPLACE_ORT,
+    GpuReport,
+    Probes,
+    gpu_for_exports,
+    needed_libraries,
+    paddle_wheel,
+    usable_gpu,
+)
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info, memory_sizes, physical_cores
 from nlpctl.runtime.process import amd_variables
 from nlpctl.runtime.versions import installed_version, known_paddles, pins, require_known_paddle
@@ -47,6 +57,20 @@ product = paddle.matmul(paddle.ones([64, 64]), paddle.ones([64, 64]))
 assert float(product.sum()) == 64.0 ** 3
 paddle.nn.Conv2D(3, 8, 3)(paddle.ones([1, 3, 16, 16])).numpy()
 print(json.dumps([paddle.version.cuda(), paddle.device.get_cudnn_version()]))
+"""
+
+# The graph, an ONNX file, is y = MatMul(x, x).
+_ONNX_CODE = """
+import nlpctl, numpy
+from nlpctl.engines.onnx_runtime import CUDA_PROVIDER, open_session
+from nlpctl.runtime.process import ProcessSetup
+graph = bytes.fromhex(
+    "08083a440a110a01780a017812017922064d61744d756c1201675a150a017812100a0e0801120a0a0312016e0a0312016e62"
+    "150a017912100a0e0801120a0a0312016e0a0312016e42040a00100d"
+)
+session = open_session(graph, 1, ProcessSetup("gpu:0", 1, 0, 1))
+assert session.get_providers()[0] == CUDA_PROVIDER, "its CUDA provider could not be loaded"
+assert float(session.run(None, {"x": numpy.ones((64, 64), "float32")})[0].sum()) == 64.0**3
 """
 
 # Runs nlpctl's own launch, which training uses too.
@@ -122,7 +146,9 @@ def pinned_packages(installed: Callable[[str], str | None] = installed_version) 
     wanted = {pin.package: pin for pin in pins() if pin.extra in ("", *(("train",) if trains(installed) else ()))}
     for pin in wanted.values():
         version = installed(pin.package)
-        if version is None:
+        if version is None and pin.package == "onnxruntime" and (on_cards := installed(ORT_GPU_WHEEL)) is not None:
+            checks.append(Check(ORT_GPU_WHEEL, "ok", f"{on_cards}, in place of onnxruntime"))
+        elif version is None:
             checks.append(Check(pin.package, "failure", f"not installed (needed: {pin})", f"pip install '{pin}'"))
         elif not pin.allows(version):
             checks.append(Check(pin.package, "failure", f"{version}, but {pin} is needed", f"pip install '{pin}'"))
@@ -256,12 +282,22 @@ def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 def device_checks(probes: Probes | None = None) -> list[Check]:
     """Device and driver, and the CUDA libraries of a GPU build; with a usable GPU they are tried out, with NCCL."""
+    probes = probes or Probes()
+    on_cards = probes.installed(ORT_GPU_WHEEL) is not None
+    if trains(probes.installed):
+        checks = _paddle_device_checks(probes)
+    else:
+        checks = [device(gpu_for_exports(probes), expected=on_cards)]
+    return [*checks, onnx_runtime_works()] if on_cards and gpu_for_exports(probes).usable else checks
+
+
+def _paddle_device_checks(probes: Probes) -> list[Check]:
     try:
         wheel, report = paddle_wheel(probes), usable_gpu(probes)
         libraries = CudaLibraries({}, {}) if wheel == CPU_WHEEL else needed_libraries(probes)
-    except UserError:  # no Paddle, or two, which another check reports
+    except UserError:  # two Paddles, which another check reports
         return []
-    checks = [device(wheel, report)]
+    checks = [device(report, expected=wheel != CPU_WHEEL)]
     if libraries.loaded:
         checks.append(cuda_libraries(libraries))
     if report.usable:
@@ -269,17 +305,25 @@ def device_checks(probes: Probes | None = None) -> list[Check]:
     return checks
 
 
-def device(wheel: str, report: GpuReport) -> Check:
-    """What `--device auto` would take. The GPU build without a usable card is worth a warning."""
+def device(report: GpuReport, *, expected: bool) -> Check:
+    """What `--device auto` would take. `expected`: a package for cards is installed; then none is worth a warning."""
     if report.usable:
         detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
         if report.unserved:
             detail = "; ".join((detail, *report.unserved.values()))
             return Check("device", "warning", detail, f"name the others: {option('runtime.devices')}")
         return Check("device", "ok", detail)
-    if wheel == CPU_WHEEL:
+    if not expected:
         return Check("device", "ok", f"cpu: {report.reason}")
     return Check("device", "warning", f"cpu: {report.reason}", report.remedy)
+
+
+def onnx_runtime_works() -> Check:
+    """A matrix product on the first card by ONNX Runtime, with which exports are answered there."""
+    name, answer = "ONNX Runtime on the card", _run_code(_ONNX_CODE, {})
+    if not answer.failure:
+        return Check(name, "ok", "works")
+    return Check(name, "failure", answer.failure, f"install the CUDA that it was built for: {REPLACE_ORT}")
 
 
 def cuda_libraries(libraries: CudaLibraries) -> Check:

@@ -14,17 +14,21 @@ from pathlib import Path
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.files import staging_prefix
-from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runtime.device import choose_device, gpu_for_exports, usable_gpu
 from nlpctl.runtime.machine import physical_cores, refuse_processes
 from nlpctl.runtime.process import one_process
 from nlpctl.runtime.ray_cluster import NodeRequirements, ray_cluster
 from nlpctl.runtime.worker import RemoteProcess, Worker
 
 
-def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
-    """The runtime section of each of `workers` processes: its share of the cores, or its card, in turns."""
-    if choose_device(runtime.device, runtime.devices, needs_paddle=False) == "gpu":  # some answer an export
-        cards = runtime.devices or tuple(range(usable_gpu().count))
+def shares(runtime: RuntimeSection, workers: int, *, needs_paddle: bool) -> list[RuntimeSection]:
+    """The runtime section of each of `workers` processes: its share of the cores, or its card, in turns.
+
+    `needs_paddle`: as of `choose_device`.
+    """
+    if choose_device(runtime.device, runtime.devices, needs_paddle=needs_paddle) == "gpu":
+        report = usable_gpu() if needs_paddle else gpu_for_exports()
+        cards = runtime.devices or tuple(range(report.count))
         own_cards = [cards[number % len(cards)] for number in range(workers)]
         return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
     threads = runtime.threads
@@ -87,11 +91,16 @@ class WorkerSlots:
 
 
 @contextlib.contextmanager
-def worker_slots(runtime: RuntimeSection, parallel: ParallelConfig, most: int | None) -> Iterator[WorkerSlots]:
-    """Those of `parallel`; on a cluster by default as many as it has room for, but at most `most`. UserError."""
+def worker_slots(
+    runtime: RuntimeSection, parallel: ParallelConfig, most: int | None, *, needs_paddle: bool = True
+) -> Iterator[WorkerSlots]:
+    """Those of `parallel`; on a cluster by default as many as it has room for, but at most `most`. UserError.
+
+    `needs_paddle`: as of `choose_device`.
+    """
     if parallel.cluster is None:
         workers = parallel.workers or 1
-        runtimes = shares(runtime, workers) if workers > 1 else [one_process(runtime)]
+        runtimes = shares(runtime, workers, needs_paddle=needs_paddle) if workers > 1 else [one_process(runtime)]
         yield WorkerSlots(tuple(runtimes), False, _slowdown(runtimes), HERE)
         return
     with ray_cluster(parallel.cluster) as nodes:

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.inference.open_model import answers_without_paddle, runtime_to_answer
 from nlpctl.runtime.worker import RemoteProcess, Worker, call_parent, start_resource_tracker
 from nlpctl.runtime.worker_pool import MOST_LOSSES, Job, WorkerPool, answering
 from nlpctl.runtime.worker_slots import shares
@@ -149,7 +150,9 @@ class ServeWorkers:
         """`signals`: those that came and were not looked at yet."""
         self._config, self._listening, self._signals = config, listening, signals
         self._stop_limit = config.settings.longest_stop + _GRACE  # a worker that has not ended then is killed
-        self._shares = shares(config.recipe.runtime, config.settings.workers)
+        recipe, source = config.recipe, config.source
+        runtime, by_paddle = runtime_to_answer(recipe, source), not answers_without_paddle(recipe, source)
+        self._shares = shares(runtime, config.settings.workers, needs_paddle=by_paddle)
         self._pool = WorkerPool(self._new_process, config.settings.workers, retried=())
         self._engine: _Ready | None = None  # of the first worker, which all others take
         self._places: dict[Job, _Place] = {}

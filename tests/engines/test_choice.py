@@ -72,6 +72,14 @@ def test_onnxruntime_runs_on_a_card_where_it_can():
     assert names(found) == ["onnxruntime fp32"]
 
 
+def test_a_card_that_paddle_cannot_use_is_for_onnxruntime():
+    card = dataclasses.replace(machine(device="gpu:0", onnxruntime_gpu=True), paddle=False)
+    assert names(runnable(manifest(PADDLE, ONNX), card)) == ["onnxruntime fp32"]
+    told = r"no Paddle that can use this card is installed\n  -> use --engine onnxruntime"
+    with pytest.raises(UserError, match=told):
+        allowed_choices(manifest(PADDLE, ONNX), InferenceSection(engine="paddle"), card)
+
+
 def test_auto_takes_what_decided_alike():
     found = allowed_choices(manifest(*ALL), InferenceSection(), machine())
     assert names(found.choices) == ["paddle fp32", "paddle bf16", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]

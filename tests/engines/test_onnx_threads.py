@@ -70,6 +70,6 @@ def test_a_predictor_that_is_dropped_frees_its_graph_at_once(file):
 
 
 def test_a_card_takes_one_batch_at_a_time(file, monkeypatch):
-    monkeypatch.setattr(onnx_runtime, "_load", lambda file, threads, setup: onnxruntime.InferenceSession(file))
+    monkeypatch.setattr(onnx_runtime, "open_session", lambda file, threads, setup: onnxruntime.InferenceSession(file))
     monkeypatch.setattr(onnxruntime.InferenceSession, "get_providers", lambda self: [CUDA_PROVIDER])
     assert predictor_of(file, ProcessSetup("gpu:0", threads=8, rank=0, world_size=1)).streams.count == 1

@@ -11,7 +11,15 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.runtime import device
 from nlpctl.runtime.cuda import CudaCode, CudaLibraries
-from nlpctl.runtime.device import Driver, Probes, choose_device, paddle_wheel, usable_gpu, visible_devices
+from nlpctl.runtime.device import (
+    Driver,
+    Probes,
+    choose_device,
+    gpu_for_exports,
+    paddle_wheel,
+    usable_gpu,
+    visible_devices,
+)
 
 TWO_CARDS = Driver("12.2", "", ("Tesla V100", "Tesla V100"))
 NO_DRIVER = Driver("", "libcuda.so.1: cannot open shared object file", ())
@@ -137,6 +145,44 @@ def test_a_build_of_paddle_3_finds_its_libraries_itself():
         lambda environ: lacking,
     )
     assert choose_device("gpu", (), three) == "gpu"
+
+
+@pytest.mark.parametrize("wheels", [(), ("paddlepaddle",)], ids=["no paddle", "cpu build"])
+def test_onnx_runtime_answers_exports_on_a_card_where_paddle_cannot(wheels):
+    probes = machine(*wheels, "onnxruntime-gpu", driver=TWO_CARDS)
+    assert gpu_for_exports(probes).names == TWO_CARDS.names
+    assert choose_device("auto", (), probes, needs_paddle=False) == "gpu"
+    assert choose_device("gpu", (1,), probes, needs_paddle=False) == "gpu"
+    assert choose_device("cpu", (), probes, needs_paddle=False) == "cpu"
+    with pytest.raises(UserError, match="there is no card 2"):
+        choose_device("gpu", (2,), probes, needs_paddle=False)
+    with pytest.raises(UserError):  # who trains needs Paddle on the card
+        choose_device("gpu", (), probes)
+
+
+def test_a_card_that_paddle_has_no_code_for_answers_exports():
+    hopper = Driver("13.0", "", ("NVIDIA H100",), ((9, 0),))
+    probes = machine("paddlepaddle-gpu", "onnxruntime-gpu", driver=hopper)
+    assert not usable_gpu(probes).usable and gpu_for_exports(probes).names == hopper.names
+    without = machine("paddlepaddle-gpu", driver=hopper)
+    assert "has code for" in gpu_for_exports(without).reason
+
+
+@pytest.mark.parametrize(
+    ("wheels", "driver", "reason", "remedy"),
+    [
+        ((), TWO_CARDS, "ONNX Runtime is the CPU build", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+        (("onnxruntime-gpu",), NO_DRIVER, "no NVIDIA driver", "install the NVIDIA driver"),
+        (("onnxruntime-gpu",), NO_CARD, "the driver finds no card", "nvidia-smi"),
+    ],
+    ids=["cpu build", "no driver", "no card"],
+)
+def test_why_no_card_answers_exports(wheels, driver, reason, remedy):
+    probes = machine(*wheels, driver=driver)
+    assert choose_device("auto", (), probes, needs_paddle=False) == "cpu"
+    with pytest.raises(UserError, match=f"no usable GPU: .*{reason}") as caught:
+        choose_device("gpu", (), probes, needs_paddle=False)
+    assert remedy in str(caught.value)
 
 
 def test_paddle_missing_or_twice():

@@ -44,6 +44,9 @@ def test_packages_against_the_pins():
     assert checks["numpy"] == Check("numpy", "failure", "2.1.0, but numpy<2 is needed", "pip install 'numpy<2'")
     assert checks["pyarrow"].status == "failure" and "not installed" in checks["pyarrow"].detail
     assert checks["paddlepaddle-gpu"].status == "ok" and "paddlepaddle" not in checks and "pytest" not in checks
+    assert checks["onnxruntime"].status == "failure"
+    on_cards = doctor.pinned_packages({"onnxruntime-gpu": "1.31.1"}.get)
+    assert Check("onnxruntime-gpu", "ok", "1.31.1, in place of onnxruntime") in on_cards
 
 
 @pytest.mark.parametrize(
@@ -128,7 +131,24 @@ def test_device_without_a_card():
     assert check.status == "warning" and "no NVIDIA driver" in check.detail and check.remedy
     told = f"cudnn 8.6.0, nccl 2.19.3 from {PACKAGES}; not libcudnn.so 9.1.0 from /opt/cuda"
     assert libraries == Check("CUDA libraries", "ok", told)
-    assert doctor.device_checks(machine()) == []
+    (check,) = doctor.device_checks(machine())  # the core, which answers exports
+    assert check.status == "ok" and "ONNX Runtime is the CPU build" in check.detail
+
+
+def test_onnx_runtime_is_tried_out_on_a_card(monkeypatch):
+    monkeypatch.setattr(doctor, "onnx_runtime_works", lambda: Check("ONNX Runtime on the card", "ok", "works"))
+    core, tried = doctor.device_checks(machine("onnxruntime-gpu", cards=("H100",)))
+    assert core == Check("device", "ok", "gpu, 1 visible: H100; driver for CUDA 12.2") and tried.detail == "works"
+    (check,) = doctor.device_checks(machine("onnxruntime-gpu"))
+    assert check.status == "warning" and "no NVIDIA driver" in check.detail
+    training, tried = doctor.device_checks(machine("paddlepaddle", "onnxruntime-gpu", cards=("H100",)))
+    assert "CPU build" in training.detail and tried.detail == "works"
+
+
+def test_an_onnx_runtime_without_cuda_is_told():
+    """What it runs in is this machine's, which has no card."""
+    check = doctor.onnx_runtime_works()
+    assert check.status == "failure" and "pip install 'onnxruntime-gpu[cuda,cudnn]'" in check.remedy
 
 
 def test_cards_are_tried_out(monkeypatch):
@@ -158,7 +178,7 @@ def test_missing_cuda_libraries_are_worth_a_warning():
 
 def test_a_card_without_code_among_others_is_worth_a_warning():
     report = GpuReport(True, "", "", 2, ("H100", "A100"), "12.4", {0: "H100 is of compute capability 9.0"}, {})
-    check = doctor.device("paddlepaddle-gpu", report)
+    check = doctor.device(report, expected=True)
     assert check.status == "warning" and "H100 is of compute capability 9.0" in check.detail
 
 
