@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 _AS_LARGE = 128  # tokens in a row for which attention takes about as much memory as the rest of a layer
 
 
-Shapes = tuple[tuple[int, ...], ...]  # of the arrays of a batch: rows, and mostly tokens
-
-
-def is_largest(batch: Shapes, others: Iterable[Shapes]) -> bool:
-    """Whether `batch` may take more memory for a tensor than all the `others`, if there are any.
+def size_of(shapes: tuple[tuple[int, ...], ...]) -> int:
+    """What the tensors of a layer are proportional to: tokens, and pairs of tokens of a row. `shapes`: of the arrays of
+    a batch, (rows, tokens) or (rows,). A batch of a larger size than all before it needs a new predictor.
 
     paddlepaddle 2.6.2 and 3.1.1: `enable_memory_optim` lets the operators of a graph write to the same few tensors, but
     only in the sizes of the first batch. Whatever a larger one needs is kept for every operator: an export of
@@ -19,10 +15,6 @@ def is_largest(batch: Shapes, others: Iterable[Shapes]) -> bool:
     predictor takes 1.2 GB again, and is faster: 1.9 s for that batch in place of 2.7 s. `clear_intermediate_tensor`
     leaves it at 3.6 GB, `try_shrink_memory` frees nothing. Test: tests/upstream/test_growing_batches.py.
     """
-    needed = [_memory(each) for each in others]
-    return bool(needed) and _memory(batch) > max(needed)
-
-
-def _memory(batch: Shapes) -> int:
-    """What the tensors of a layer are proportional to: tokens, and pairs of tokens of a row."""
-    return max(rows * length * (_AS_LARGE + length) for rows, length, *_ in ((*shape, 1) for shape in batch))
+    rows = max(shape[0] for shape in shapes)
+    tokens = max(shape[1] if len(shape) > 1 else 1 for shape in shapes)
+    return rows * tokens * (_AS_LARGE + tokens)

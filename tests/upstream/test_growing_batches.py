@@ -5,7 +5,7 @@ import json
 import pytest
 
 from nlpctl.runtime.worker import run_python
-from nlpctl.upstream.growing_batches import is_largest
+from nlpctl.upstream.growing_batches import size_of
 
 # The megabytes that batches of these (rows, tokens) add to a new process, one after the other.
 MEASURE = """
@@ -44,12 +44,10 @@ print(megabytes() - before)
 """
 
 
-def test_a_larger_batch_is_told():
-    assert not is_largest(((8, 64),), [])
-    assert is_largest(((8, 65),), [((8, 64),), ((1, 8),)])
-    assert not is_largest(((8, 63),), [((8, 64),)])
-    assert is_largest(((4, 256),), [((8, 128),)])  # fewer tokens than twice, but more pairs
-    assert is_largest(((9,), (9, 20)), [((8,), (8, 20))])
+def test_the_size_of_a_batch():
+    assert size_of(((8, 64),)) < size_of(((8, 65),)) < size_of(((9, 65),))
+    assert size_of(((8, 128),)) < size_of(((5, 256),)) < size_of(((8, 256),))  # pairs of tokens count, too
+    assert size_of(((9,), (9, 20))) == size_of(((9, 20),))
 
 
 @pytest.mark.slow
