@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.extras import is_installed, not_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
 from nlpctl.report.language import later
-from nlpctl.runtime.device import REPLACE_ORT, usable_gpu
+from nlpctl.runtime.device import REPLACE_ORT, paddle_has_card
 from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.runtime.machine import NATIVE, CpuInfo, cpu_info
 from nlpctl.runtime.process import ProcessSetup, import_paddle
@@ -114,6 +114,17 @@ def all_choices(manifest: ExportManifest) -> list[Choice]:
 def runnable(manifest: ExportManifest, machine: Machine) -> list[Choice]:
     """The choices of `all_choices` that `machine` can run."""
     return [each for each in all_choices(manifest) if obstacle(each.engine, each.precision, machine) is None]
+
+
+def could_use_card(manifest: ExportManifest, inference: InferenceSection, engines: Collection[str]) -> bool:
+    """Whether some of `engines`, those that can use a card, computes there what `inference` allows of the export."""
+    return any(
+        each.engine in engines
+        and inference.engine in ("auto", each.engine)
+        and inference.precision in ("auto", each.precision)
+        and each.precision in _PRECISIONS[each.engine, "gpu"]
+        for each in all_choices(manifest)
+    )
 
 
 def runnable_here(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
@@ -241,7 +252,7 @@ def this_machine(setup: ProcessSetup) -> Machine:
         from nlpctl.engines.onnx_runtime import runs_on_cards
 
         onnxruntime_gpu = runs_on_cards()
-    with_paddle = is_installed("paddle") and (not on_card or usable_gpu().usable)
+    with_paddle = paddle_has_card() if on_card else is_installed("paddle")
     gpu_bf16 = tensorrt = False
     if with_paddle and on_card:
         import paddle

@@ -57,7 +57,7 @@ class OnnxPredictor:
         if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # fell back to the CPU
             hint = f"install the CUDA that it was built for: pip install '{ORT_GPU_WHEEL}[cuda,cudnn]'"
             hint += "; or use @[engine=paddle] or @[runtime.device=cpu]"
-            lacking = f": it lacks {', '.join(_load_cuda())}" if _load_cuda() else ""
+            lacking = f": it lacks {', '.join(missing_cuda())}" if missing_cuda() else ""
             raise UserError(f"ONNX Runtime cannot use {setup.device}{lacking}", "inference.engine", hint)
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
@@ -118,7 +118,7 @@ def runs_on_cards() -> bool:
 
 
 @functools.cache
-def _load_cuda() -> tuple[str, ...]:
+def missing_cuda() -> tuple[str, ...]:
     """Load the CUDA libraries of NVIDIA's packages, which the system does not search. The names of what is missing."""
     if not hasattr(onnxruntime, "preload_dlls"):  # before 1.21
         return ()
@@ -132,7 +132,7 @@ def open_session(graph: str | bytes, threads: int, setup: ProcessSetup) -> onnxr
     """A session of a file, or of its content. It runs on the CPU if ONNX Runtime cannot use the card."""
     providers: list[str | tuple[str, dict[str, str]]] = [CPU_PROVIDER]
     if setup.device != "cpu":
-        _load_cuda()
+        missing_cuda()
         providers = [(CUDA_PROVIDER, {"device_id": setup.device.partition(":")[2] or "0"}), CPU_PROVIDER]
     return onnxruntime.InferenceSession(graph, session_options(threads, setup.spin_us), providers=providers)
 

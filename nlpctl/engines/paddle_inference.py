@@ -23,7 +23,7 @@ from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
-from nlpctl.upstream.growing_batches import size_of
+from nlpctl.upstream.growing_batches import Growth
 from nlpctl.upstream.predictor_clones import successors
 from nlpctl.upstream.shapes_of_batches import needs_empty_cache
 
@@ -69,7 +69,7 @@ class PaddlePredictor:
         if tensorrt:
             use_tensorrt(config, folder, graph, precision, setup, samples)
         self._turn = threading.Lock()
-        self._largest = 0  # size_of the batches that the predictor has had
+        self._growth = Growth()
         self._use(create(config, program))
         self._successor = successors(program, parameters, partial(_open, precision=precision, setup=setup))
         self._onednn = setup.device == "cpu"
@@ -80,21 +80,26 @@ class PaddlePredictor:
         RunFailed if Paddle lacks a kernel in this precision, or memory.
         """
         with self._turn:
-            if self._onednn:
-                shape = tuple(array.shape for array in batch.values())
-                full = shape not in self._shapes and len(self._shapes) == SHAPES_KEPT
-                if full or 0 < self._largest < size_of(shape):
-                    self._empty_cache()
             try:
+                if self._onednn:
+                    self._make_room(batch)
                 self._run(batch)
             except Exception as error:
                 hint = "use another precision or engine: @[precision=fp32], @[engine=onnxruntime]; or smaller batches"
                 message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
                 raise RunFailed(message, hint=hint) from error
-            if self._onednn:
-                self._shapes.add(shape)
-                self._largest = max(self._largest, size_of(shape))
             return tuple(output.copy_to_cpu() for output in self._outputs)
+
+    def _make_room(self, batch: Batch) -> None:
+        shape = tuple(array.shape for array in batch.values())
+        full = shape not in self._shapes and len(self._shapes) == SHAPES_KEPT
+        if self._growth.outgrown_by(batch) or full:
+            growth = self._growth
+            self._empty_cache()
+            self._growth = growth
+            if (largest := growth.as_large(batch)) is not None:
+                self._run(largest)
+        self._shapes.add(shape)
 
     def _run(self, batch: Batch) -> None:
         feed(self._inputs, batch)
@@ -116,7 +121,7 @@ class PaddlePredictor:
         self._inputs = {name: predictor.get_input_handle(name) for name in predictor.get_input_names()}
         self._outputs = [predictor.get_output_handle(name) for name in predictor.get_output_names()]
         self._shapes: set[tuple[tuple[int, ...], ...]] = set()
-        self._largest = 0
+        self._growth = Growth()
 
 
 def configuration(program: Path, parameters: Path, precision: str, setup: ProcessSetup) -> Any:

@@ -17,12 +17,12 @@ from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.export.export import temporary_export
-from nlpctl.extras import is_installed, require
+from nlpctl.extras import require
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.models.tokenizer import needs_paddlenlp
-from nlpctl.runtime.device import usable_gpu
+from nlpctl.runtime.device import REPLACE_ORT, onnx_runtime_gpu, paddle_has_card
 from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
 
 if TYPE_CHECKING:
@@ -65,14 +65,22 @@ def answers_without_paddle(recipe: Recipe, source: str) -> bool:
 
 
 def runtime_to_answer(recipe: Recipe, source: str) -> RuntimeSection:
-    """The runtime section for answering `source`, in which "auto" is the CPU if ONNX Runtime cannot answer it on a card
-    and Paddle cannot use one."""
-    runtime, engine, export = recipe.runtime, recipe.inference.engine, resolve_source(source).export
+    """The runtime section for answering `source` here, in which "auto" is the CPU if no engine that can use a card
+    computes there what the recipe allows of an export."""
+    runtime, export = recipe.runtime, resolve_source(source).export
     if runtime.device != "auto" or runtime.devices or export is None:
         return runtime
-    graphs = read_checked_manifest(export).graphs
-    for_cards = any(each.format == "onnx" and each.precision != "int8" for each in graphs)
-    if (engine in ("auto", "onnxruntime") and for_cards) or (is_installed("paddle") and usable_gpu().usable):
+    engines = {"paddle"} if paddle_has_card() else set()
+    if onnx_runtime_gpu().usable:
+        from nlpctl.engines.onnx_runtime import missing_cuda
+
+        if not missing_cuda():
+            engines.add("onnxruntime")
+        elif not engines:
+            console.warn(f"the CPU is used, since ONNX Runtime lacks {', '.join(missing_cuda())}\n  -> {REPLACE_ORT}")
+    from nlpctl.engines.choice import could_use_card
+
+    if could_use_card(read_checked_manifest(export), recipe.inference, engines):
         return runtime
     return dataclasses.replace(runtime, device="cpu")
 
@@ -85,12 +93,11 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     """
     if resolve_source(source).export is None:
         require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
-    if "paddle" in sys.modules or not answers_without_paddle(recipe, source):
-        return set_up_process(recipe)
     runtime = one_process(runtime_to_answer(recipe, source))
+    without_paddle = "paddle" not in sys.modules and answers_without_paddle(recipe, source)
+    if not without_paddle or (runtime.device != "cpu" and paddle_has_card()):
+        return set_up_process(dataclasses.replace(recipe, runtime=runtime))
     setup = prepare_process(runtime, recipe.training.seed, needs_paddle=False)
-    if setup.device != "cpu" and is_installed("paddle") and usable_gpu().usable:
-        return set_up_process(recipe)
     seed_python(recipe.training.seed)
     return setup
 

@@ -172,7 +172,9 @@ def open_pool(config: ShardWorkerConfig, parallel: ParallelConfig, log: Callable
 
     `log`: the file that worker i of this machine writes to once it opens the model.
     """
-    runtime = runtime_to_answer(config.recipe, config.model)
+    runtime = config.recipe.runtime  # on a cluster each node finds out what it can do
+    if parallel.cluster is None:
+        runtime = runtime_to_answer(config.recipe, config.model)
     by_paddle = not answers_without_paddle(config.recipe, config.model)
     with (
         worker_slots(runtime, parallel, None, needs_paddle=by_paddle) as slots,

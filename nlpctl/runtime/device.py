@@ -19,9 +19,9 @@ from nlpctl.runtime.cuda import SEARCH_PATH, Capability, CudaCode, CudaLibraries
 from nlpctl.runtime.versions import installed_version, pin
 
 CPU_WHEEL, GPU_WHEEL = "paddlepaddle", "paddlepaddle-gpu"
-ORT_GPU_WHEEL = "onnxruntime-gpu"
-# pip leaves both of them installed, and they overwrite each other's files. The extras are NVIDIA's packages.
-REPLACE_ORT = f"pip uninstall -y onnxruntime && pip install '{ORT_GPU_WHEEL}[cuda,cudnn]'"
+ORT_WHEEL, ORT_GPU_WHEEL = "onnxruntime", "onnxruntime-gpu"
+# The extras are NVIDIA's packages.
+REPLACE_ORT = f"pip uninstall -y {ORT_WHEEL} {ORT_GPU_WHEEL} && pip install '{ORT_GPU_WHEEL}[cuda,cudnn]'"
 DRIVER_SECONDS = 60  # the first cuInit on a host with many GPUs takes several seconds
 
 
@@ -43,7 +43,7 @@ class Probes:
     """The functions that query the machine; tests replace them."""
 
     installed: Callable[[str], str | None] = field(default_factory=lambda: installed_version)
-    driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: ask_driver)
+    driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: _known_driver)
     code: Callable[[], CudaCode | None] = field(default_factory=lambda: installed_code)
     libraries: Callable[[Mapping[str, str]], CudaLibraries] = field(default_factory=lambda: cuda_libraries)
 
@@ -89,6 +89,17 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
         return Driver("", f"asking the driver ended with exit code {done.returncode}", ())
     capabilities = tuple((major, minor) for major, minor in answer["capabilities"])
     return Driver(answer["driver"], answer["error"], tuple(answer["names"]), capabilities)
+
+
+def _known_driver(environ: Mapping[str, str]) -> Driver:
+    """`ask_driver`, once for each set of cards that is visible: cuInit can take seconds."""
+    key = tuple(environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", SEARCH_PATH))
+    if key not in _DRIVERS:
+        _DRIVERS[key] = ask_driver(environ)
+    return _DRIVERS[key]
+
+
+_DRIVERS: dict[tuple[str | None, ...], Driver] = {}
 
 
 def paddle_wheel(probes: Probes | None = None) -> str:
@@ -140,14 +151,32 @@ def gpu_for_exports(probes: Probes | None = None, environ: Mapping[str, str] | N
     """Whether Paddle or, where it cannot, ONNX Runtime can use a GPU here; neither has to be installed."""
     probes = probes or Probes()
     environ = os.environ if environ is None else environ
-    with_paddle = any(probes.installed(name) is not None for name in (CPU_WHEEL, GPU_WHEEL))
-    if with_paddle and ((report := usable_gpu(probes, environ)).usable or probes.installed(ORT_GPU_WHEEL) is None):
-        return report
+    by_onnx = onnx_runtime_gpu(probes, environ)
+    if not any(probes.installed(name) is not None for name in (CPU_WHEEL, GPU_WHEEL)):
+        return by_onnx
+    by_paddle = usable_gpu(probes, environ)
+    return by_onnx if by_onnx.usable and not by_paddle.usable else by_paddle
+
+
+def onnx_runtime_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> GpuReport:
+    """Whether ONNX Runtime can use a GPU here, as far as packages and the driver tell, with the reason and the remedy
+    where it cannot."""
+    probes = probes or Probes()
+    environ = os.environ if environ is None else environ
     if probes.installed(ORT_GPU_WHEEL) is None:
-        return _unusable("the installed ONNX Runtime is the CPU build (onnxruntime)", REPLACE_ORT)
+        return _unusable(f"the installed ONNX Runtime is the CPU build ({ORT_WHEEL})", REPLACE_ORT)
+    if probes.installed(ORT_WHEEL) is not None:
+        both = f"both {ORT_WHEEL} and {ORT_GPU_WHEEL} are installed; they overwrite each other's files"
+        return _unusable(both, REPLACE_ORT)
     driver = probes.driver(environ)
     lacking = _no_card(driver, environ)
     return lacking or GpuReport(True, "", "", len(driver.names), driver.names, driver.cuda_version)
+
+
+def paddle_has_card(probes: Probes | None = None) -> bool:
+    """Whether Paddle is installed and can use a GPU."""
+    probes = probes or Probes()
+    return probes.installed(GPU_WHEEL) is not None and usable_gpu(probes).usable
 
 
 def _no_card(driver: Driver, environ: Mapping[str, str]) -> GpuReport | None:

@@ -24,8 +24,8 @@ from nlpctl.runtime.device import (
     REPLACE_ORT,
     GpuReport,
     Probes,
-    gpu_for_exports,
     needed_libraries,
+    onnx_runtime_gpu,
     paddle_wheel,
     usable_gpu,
 )
@@ -283,12 +283,11 @@ def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
 def device_checks(probes: Probes | None = None) -> list[Check]:
     """Device and driver, and the CUDA libraries of a GPU build; with a usable GPU they are tried out, with NCCL."""
     probes = probes or Probes()
-    on_cards = probes.installed(ORT_GPU_WHEEL) is not None
-    if trains(probes.installed):
-        checks = _paddle_device_checks(probes)
-    else:
-        checks = [device(gpu_for_exports(probes), expected=on_cards)]
-    return [*checks, onnx_runtime_works()] if on_cards and gpu_for_exports(probes).usable else checks
+    exports, on_cards = onnx_runtime_gpu(probes), probes.installed(ORT_GPU_WHEEL) is not None
+    checks = _paddle_device_checks(probes) if trains(probes.installed) else [device(exports, expected=on_cards)]
+    if on_cards and not exports.usable and trains(probes.installed):
+        checks.append(Check("ONNX Runtime on the card", "warning", exports.reason, exports.remedy))
+    return [*checks, onnx_runtime_works()] if exports.usable else checks
 
 
 def _paddle_device_checks(probes: Probes) -> list[Check]:

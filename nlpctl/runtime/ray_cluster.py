@@ -57,12 +57,16 @@ class ResourceRequest:
 @dataclass(frozen=True)
 class NodeRequirements:
     """What a worker must find on its node: the folder in which paths begin, what else this command reads or writes,
-    and the device; None: that is found out later. Its messages spell options as those of this process do."""
+    and the device; None: that is found out later. Its messages spell options as those of this process do.
+
+    `needs_paddle`: as of `choose_device`.
+    """
 
     folder: str
     paths: tuple[str, ...] = ()
     device: str | None = None
     messages: str = field(default_factory=spelling.current)
+    needs_paddle: bool = True
 
     def enter(self) -> None:
         """Go to the folder. UserError that names this node if something is missing."""
@@ -76,7 +80,7 @@ class NodeRequirements:
             hint = "model, data and output are on storage that every node has under the same path"
             raise UserError(message, error.filename or self.folder, hint) from None
         if self.device is not None:
-            choose_device(self.device, ())
+            choose_device(self.device, (), needs_paddle=self.needs_paddle)
 
 
 class UnfitNode(UserError):

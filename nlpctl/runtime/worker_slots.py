@@ -72,6 +72,7 @@ class WorkerSlots:
     elsewhere: bool
     slowdown: float
     _worker: Callable[..., RemoteProcess]
+    _needs_paddle: bool = True
 
     @contextlib.contextmanager
     def process_factory(self, folder: Path | None = None, *paths: str) -> Iterator[Callable[..., RemoteProcess]]:
@@ -83,10 +84,11 @@ class WorkerSlots:
             yield self._worker
             return
         if folder is None:
-            yield partial(self._worker, NodeRequirements(os.getcwd()))
+            yield partial(self._worker, NodeRequirements(os.getcwd(), needs_paddle=self._needs_paddle))
             return
         with tempfile.NamedTemporaryFile(prefix=staging_prefix("seen"), dir=folder) as mark:
-            requirements = NodeRequirements(os.getcwd(), (os.path.abspath(mark.name), *paths))
+            seen = (os.path.abspath(mark.name), *paths)
+            requirements = NodeRequirements(os.getcwd(), seen, needs_paddle=self._needs_paddle)
             yield partial(self._worker, requirements)
 
 
@@ -106,7 +108,7 @@ def worker_slots(
     with ray_cluster(parallel.cluster) as nodes:
         request = nodes.request(runtime, parallel.workers)
         count = parallel.workers or min(request.room, most or request.room)
-        yield WorkerSlots((request.runtime,) * count, True, 1.0, partial(nodes.worker, request))
+        yield WorkerSlots((request.runtime,) * count, True, 1.0, partial(nodes.worker, request), needs_paddle)
 
 
 def _slowdown(runtimes: Sequence[RuntimeSection]) -> float:

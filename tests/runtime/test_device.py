@@ -172,10 +172,11 @@ def test_a_card_that_paddle_has_no_code_for_answers_exports():
     ("wheels", "driver", "reason", "remedy"),
     [
         ((), TWO_CARDS, "ONNX Runtime is the CPU build", "pip install 'onnxruntime-gpu[cuda,cudnn]'"),
+        (("onnxruntime", "onnxruntime-gpu"), TWO_CARDS, "both onnxruntime and", "pip uninstall -y onnxruntime onnxru"),
         (("onnxruntime-gpu",), NO_DRIVER, "no NVIDIA driver", "install the NVIDIA driver"),
         (("onnxruntime-gpu",), NO_CARD, "the driver finds no card", "nvidia-smi"),
     ],
-    ids=["cpu build", "no driver", "no card"],
+    ids=["cpu build", "both", "no driver", "no card"],
 )
 def test_why_no_card_answers_exports(wheels, driver, reason, remedy):
     probes = machine(*wheels, driver=driver)

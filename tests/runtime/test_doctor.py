@@ -143,6 +143,12 @@ def test_onnx_runtime_is_tried_out_on_a_card(monkeypatch):
     assert check.status == "warning" and "no NVIDIA driver" in check.detail
     training, tried = doctor.device_checks(machine("paddlepaddle", "onnxruntime-gpu", cards=("H100",)))
     assert "CPU build" in training.detail and tried.detail == "works"
+    (tried,) = doctor.device_checks(
+        machine("paddlepaddle", "paddlepaddle-gpu", "onnxruntime-gpu", cards=("H100",))  # two Paddles: told elsewhere
+    )
+    assert tried.detail == "works"
+    _, tried = doctor.device_checks(machine("paddlepaddle", "onnxruntime", "onnxruntime-gpu", cards=("H100",)))
+    assert tried.status == "warning" and "overwrite each other" in tried.detail
 
 
 def test_an_onnx_runtime_without_cuda_is_told():

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from nlpctl.runtime.worker import run_python
-from nlpctl.upstream.growing_batches import size_of
+from nlpctl.upstream.growing_batches import Growth
 
 # The megabytes that batches of these (rows, tokens) add to a new process, one after the other.
 MEASURE = """
@@ -44,10 +45,34 @@ print(megabytes() - before)
 """
 
 
-def test_the_size_of_a_batch():
-    assert size_of(((8, 64),)) < size_of(((8, 65),)) < size_of(((9, 65),))
-    assert size_of(((8, 128),)) < size_of(((5, 256),)) < size_of(((8, 256),))  # pairs of tokens count, too
-    assert size_of(((9,), (9, 20))) == size_of(((9, 20),))
+def batch(rows, length, *others):
+    return {"input_ids": np.arange(rows * length).reshape(rows, length), **dict(enumerate(others))}
+
+
+def test_a_larger_batch_is_told():
+    growth = Growth()
+    assert not growth.outgrown_by(batch(8, 64))
+    assert not growth.outgrown_by(batch(8, 63))
+    assert growth.outgrown_by(batch(8, 65))
+    assert growth.outgrown_by(batch(4, 129))  # of fewer tokens, but of more pairs
+    assert growth.outgrown_by(batch(64, 10))  # the other way round
+    assert not growth.outgrown_by(batch(8, 65)) and not growth.outgrown_by(batch(4, 129))
+
+
+def test_one_batch_stands_for_the_largest_of_both_kinds():
+    growth = Growth()
+    growth.outgrown_by(batch(64, 10))
+    assert growth.as_large(batch(64, 10)) is None
+    growth.outgrown_by(batch(4, 129))
+    rows, length = growth.as_large(batch(4, 129))["input_ids"].shape
+    assert 640 <= rows * length < 800 and 4 * 129**2 <= rows * length**2 < 5 * 129**2 and length <= 129
+
+
+def test_where_lengths_are_told_tokens_count_alone():
+    growth = Growth()
+    growth.outgrown_by(batch(8, 20, np.full(8, 20)))
+    assert not growth.outgrown_by(batch(2, 80, np.full(2, 80)))
+    assert growth.outgrown_by(batch(9, 20, np.full(9, 20)))
 
 
 @pytest.mark.slow

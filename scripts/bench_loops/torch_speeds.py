@@ -1,6 +1,6 @@
 """Rows per second of a Transformers folder in PyTorch: outputs of the network as NumPy arrays, from ids in NumPy.
 
-    python torch_answers.py FOLDER 1,8,32,128 128 [gpu|cpu]
+    python torch_speeds.py FOLDER 1,8,32,128 128 [gpu|cpu]
 
 Prints one line of JSON: {"fp16": {"1": rows per second, ...}, ...}, each the median of five rounds.
 """
