@@ -1049,6 +1049,11 @@ class Recipe:
         origin = self.origins.get(dotted)
         return origin is None or origin.source == "default"
 
+    def set_by_flag(self, dotted: str) -> bool:
+        """Whether a flag of this command sets `dotted`, or an argument in Python, and no file."""
+        origin = self.origins.get(dotted)
+        return not self.leaves_out(dotted) and origin is not None and origin.line is None and origin.opened is None
+
 
 def value_of(recipe: Recipe, dotted: str) -> Any:
     """The value of a dotted key; None if its section is absent."""

@@ -93,6 +93,7 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     """
     if resolve_source(source).export is None:
         require("paddle", otherwise="give an export of the model, which ONNX Runtime answers")
+    _refuse_several(recipe)
     runtime = one_process(runtime_to_answer(recipe, source))
     without_paddle = "paddle" not in sys.modules and answers_without_paddle(recipe, source)
     if not without_paddle or (runtime.device != "cpu" and paddle_has_card()):
@@ -100,6 +101,15 @@ def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
     setup = prepare_process(runtime, recipe.training.seed, needs_paddle=False)
     seed_python(recipe.training.seed)
     return setup
+
+
+def _refuse_several(recipe: Recipe) -> None:
+    """UserError if a flag asks for several processes: those of a training, which one that answers does not start."""
+    runtime = recipe.runtime
+    for key, count in (("runtime.nproc", runtime.nproc), ("runtime.devices", len(runtime.devices))):
+        if count > 1 and recipe.set_by_flag(key):
+            hint = f"leave it out; predict, eval and serve divide the rows among processes: @[workers={count}]"
+            raise UserError("a model is answered by one process", recipe.where(key), hint)
 
 
 def open_trained_model(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import Origin, Recipe
+from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.labels import given_labels
 from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MODEL, TASK
@@ -16,7 +16,11 @@ from nlpctl.models.model_manifest import check_model_sums, parts_of
 from nlpctl.models.source import ModelSource, resolve_source
 from nlpctl.names import listed
 
-_FLAG = (Origin("--labels"), Origin("labels"))  # on the command line, in Python
+# Keys of the network, which a graph holds as they were when it was exported.
+_OF_GRAPHS = (
+    *(f"retrieval.{name}" for name in ("pooling", "embedding_size", "activation", "normalize")),
+    *(f"few_shot.{name}" for name in ("pooling", "layers")),
+)
 
 
 def find_trained_model(recipe: Recipe) -> str:
@@ -60,7 +64,8 @@ def _checked(name_or_path: str, recipe: Recipe) -> str:
 
 def _check_labels(recipe: Recipe, labels: tuple[str, ...]) -> None:
     """UserError if --labels names others than `labels`, those of a model of nlpctl, which a flag does not change."""
-    given = given_labels(recipe.data) if recipe.origins.get("data.labels") in _FLAG else None
+    by_flag = recipe.set_by_flag("data.labels") or recipe.set_by_flag("data.numbered_labels")
+    given = given_labels(recipe.data) if by_flag else None
     if given is not None and set(given) != set(labels):
         hint = "leave @[data.labels] out; it names the labels of a model that PaddleNLP or Transformers saved"
         raise UserError(f"this model has labels of its own: {listed(labels)}", where="@[data.labels]", hint=hint)
@@ -73,13 +78,18 @@ def check_edits(source: ModelSource, recipe: Recipe) -> None:
 
 
 def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
-    """UserError if the export cannot do what `recipe` asks: it is of another task, or takes shorter texts only."""
+    """UserError if the export cannot do what `recipe` asks: it is of another task, takes shorter texts only, or a flag
+    asks for another network."""
     if recipe.task != manifest.task:
         hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
         raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
     if recipe.data.max_seq_length > manifest.max_seq_length:
         message = f"{recipe.data.max_seq_length} tokens exceed the limit of the export ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
+    for key in _OF_GRAPHS:
+        if recipe.set_by_flag(key):
+            hint = "leave it out, give the model that was exported, or export it again with this flag"
+            raise UserError("an export computes as it was exported, whatever this says", recipe.where(key), hint)
 
 
 def model_fingerprint(source: str) -> dict[str, Any]:

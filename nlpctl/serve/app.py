@@ -217,7 +217,10 @@ class _Outermost:
 
 
 def _flag(request: Request, name: str) -> bool:
-    """A parameter of the address that is true or false. Refused (422): it is neither."""
+    """The one parameter of the address, true or false. Refused (422): it is neither, or there is another one."""
+    for other in request.query_params:
+        if other != name:
+            raise unusable([Problem("there is no such parameter", other[:60], f"leave it out; there is {name}=true")])
     value = request.query_params.get(name, "false")
     if value not in ("true", "false"):
         raise unusable([Problem(f"{value[:60]!r} is not true or false", name, f"send /predict?{name}=true")])
