@@ -13,14 +13,16 @@ import io
 import json
 import os
 import re
+import shlex
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
+from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
 from nlpctl.data.readers.annotation_rows import SPANS, recognised_format
@@ -36,7 +38,7 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.extras import install
 from nlpctl.layout import MANIFEST, PARTS
-from nlpctl.names import link_hint, refuse_not_utf8
+from nlpctl.names import and_more, in_utf8, link_hint, refuse_not_utf8, subject
 from nlpctl.outputs import note_inputs
 
 STDIN = "-"
@@ -190,15 +192,17 @@ def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInp
 
 
 def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
-    if format == "auto":
+    by_default = format == "auto"
+    if by_default:
         suffix = "" if where == STDIN else suffix_of(where)
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix) or _without_ending(where, suffix, rows)
         if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
             annotated = recognised_format(path, "spans" if rows.annotation == "spans" else None)
             # An answer repeats the spans of a row of objects, for comparison.
             format = format if annotated is None or annotated == SPANS else annotated
-        if suffix == ".txt" and format == PLAIN and not is_url(where):
-            _refuse_objects(InputFile(where, format))
+        if format == PLAIN and not is_url(where):
+            for line in _first_lines(InputFile(where, format), 1, _BEGINNING):
+                _refuse_object(InputFile(where, format), 1, line)
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
             _refuse_conll(InputFile(where, format))
@@ -209,7 +213,7 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
             where=InputFile(where, format).name,
             hint="use @[format=jsonl] with these keys, or tsv, csv",
         )
-    return InputFile(where, format)
+    return InputFile(where, format, guessed=by_default and format == PLAIN)
 
 
 def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
@@ -221,17 +225,29 @@ def _without_ending(where: str, suffix: str, rows: TaskRows) -> str:
     return PLAIN
 
 
-def _refuse_objects(file: InputFile) -> None:
-    """UserError if a file of plain text begins with a JSON object, as the .txt files of some tools do."""
-    for line in _first_lines(file, 1, _BEGINNING):
-        with contextlib.suppress(ValueError, RecursionError):
-            line = line.removeprefix(codecs.BOM_UTF8)
-            if line.startswith(b"{") and isinstance(json.loads(line), dict):
-                raise UserError(
-                    "this line is a JSON object, but a .txt file has a text per line",
-                    where=f"{file.name}:1",
-                    hint="use @[format=jsonl], or @[format=text] if these are the texts",
-                )
+def _refuse_object(file: InputFile, number: int, line: bytes) -> None:
+    """UserError if line `number` of plain text is a JSON object, as in the .txt files of some tools, or in a pipe."""
+    with contextlib.suppress(ValueError, RecursionError):
+        line = line.removeprefix(codecs.BOM_UTF8).strip()
+        if line.startswith(b"{") and isinstance(json.loads(line), dict):
+            what = "a .txt file" if suffix_of(file.where) == ".txt" else "input without a known ending"
+            raise UserError(
+                f"this line is a JSON object, but {what} has a text per line",
+                where=f"{file.name}:{number}",
+                hint="use @[format=jsonl], or @[format=text] if these are the texts",
+            )
+
+
+def _without_objects(file: InputFile, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    """`lines`, each as soon as it is there. UserError of `_refuse_object` for the first that is not blank."""
+    lines = iter(lines)
+    for number, line in lines:
+        if line.strip():
+            _refuse_object(file, number, line)
+            yield number, line
+            break
+        yield number, line
+    yield from lines
 
 
 def _first_lines(file: InputFile, count: int, longest: int) -> list[bytes]:
@@ -267,12 +283,14 @@ def _refuse_conll(file: InputFile) -> None:
 class InputFile:
     """One file. `where`: a path, a URL, or - for standard input; `format`: a name in INPUT_FORMATS.
 
-    `unpacked`: a copy of a packed file that is read in its place, and anywhere in it.
+    `unpacked`: a copy of a packed file that is read in its place, and anywhere in it. `guessed`: it is plain text
+    because nobody said what it is.
     """
 
     where: str
     format: str
     unpacked: str | None = None
+    guessed: bool = False
 
     @property
     def name(self) -> str:
@@ -372,6 +390,8 @@ def rows_at(
             return
         head = _head(file, position, header, request.required)
         lines = file_lines(Part(stream, position), file.name, file.format, position.line)
+        if file.guessed and position.line == 1:
+            lines = _without_objects(file, lines)
         # Without a header line the first good row tells the number of columns; it is not a row of this part.
         extra = int(bool(head) and not header)
         yield from islice(reader_rows(chain(head, lines), file.name, request), extra + position.skip, None)
@@ -435,7 +455,7 @@ def expand_name(name: str, endings: Collection[str] | None) -> list[str]:
     """The paths or URLs that `name` stands for: itself, the files of a folder, or those that match a pattern.
 
     Sorted by name. Of a folder those with one of `endings` count (None: all), but hidden ones do not, nor those that
-    begin with _, as of Spark, nor unfinished answers. UserError: there is none.
+    begin with _, as of Spark, nor unfinished answers; a note names what else is not read. UserError: there is none.
     """
     if name == STDIN:
         return [name]
@@ -450,8 +470,7 @@ def expand_name(name: str, endings: Collection[str] | None) -> list[str]:
 def _expand_path(name: str, endings: Collection[str] | None) -> list[str]:
     path = Path(name)
     if path.is_dir():
-        names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
-        files = sorted(each for each in names if not _is_list_of_parts(each))
+        files = _of_folder(name, _kinds(map(str, path.iterdir()), os.path.isfile, os.path.isdir), endings)
         if not files:
             hint = "give a file, or say with @[format] what the files are"
             raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
@@ -469,11 +488,38 @@ def is_url(where: str) -> bool:
     return "://" in where
 
 
-def _counts(name: str, endings: Collection[str] | None) -> bool:
+Kind = Literal["file", "folder", "other"]
+
+
+def _kinds(entries: Iterable[str], is_file: Callable[[str], bool], is_folder: Callable[[str], bool]) -> dict[str, Kind]:
+    """What the entries of a folder are, sorted by name, but for those that nobody means: hidden, or with _ in front."""
+    seen = (each for each in sorted(entries) if not PurePosixPath(each).name.startswith((".", "_")))
+    return {each: "file" if is_file(each) else "folder" if is_folder(each) else "other" for each in seen}
+
+
+def _of_folder(folder: str, kinds: Mapping[str, Kind], endings: Collection[str] | None) -> list[str]:
+    """The files of a folder that are read. A note names the other entries, so that none is missed in silence."""
+    counting = {each for each, kind in kinds.items() if kind == "file" and _counts(each, endings)}
+    files = [each for each in kinds if each in counting and not _is_list_of_parts(each)]
+    if not files or len(counting) == len(kinds):
+        return files
+    below = shlex.quote(f"{glob.escape(folder.rstrip('/'))}/**/*{PurePosixPath(files[0]).suffix}")
+    not_read = []
+    for kind, one, many in (
+        ("file", "by its ending", "by their endings"),
+        ("folder", f"a folder: name {below}", f"folders: name {below}"),
+        ("other", "no regular file", "no regular files"),
+    ):
+        names = [in_utf8(PurePosixPath(each).name) for each in kinds if kinds[each] == kind and each not in counting]
+        if names:
+            not_read.append(f"{and_more(names)} ({one if len(names) == 1 else many})")
+    console.note(f"{folder}: {subject(len(files), 'files', 'is', 'are')} read; not read: {', '.join(not_read)}")
+    return files
+
+
+def _counts(where: str, endings: Collection[str] | None) -> bool:
     """Whether a file of a folder is read."""
-    if name.startswith((".", "_")) or name.endswith(_UNFINISHED):
-        return False
-    return endings is None or suffix_of(name) in endings
+    return not where.endswith(_UNFINISHED) and (endings is None or suffix_of(where) in endings)
 
 
 def _is_list_of_parts(where: str) -> bool:
@@ -490,9 +536,8 @@ def _expand_url(url: str, endings: Collection[str] | None) -> list[str]:
         if glob.has_magic(path):
             paths = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
-            below = (each for each in system.ls(path, detail=False) if system.isfile(each))
-            counting = (each for each in below if _counts(PurePosixPath(each).name, endings))
-            paths = [each for each in counting if not _is_list_of_parts(system.unstrip_protocol(each))]
+            kinds = _kinds(system.ls(path, detail=False), system.isfile, system.isdir)
+            paths = _of_folder(url, {system.unstrip_protocol(each): kind for each, kind in kinds.items()}, endings)
         else:
             paths = [path] if system.exists(path) else []
     if not paths:

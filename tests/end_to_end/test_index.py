@@ -148,6 +148,10 @@ def test_what_the_index_refuses(work, index, built):
     assert done.returncode == 2 and "is not an index" in done.stderr and (index / "run/model").is_dir()
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", index / "x", "--kind", "tree")
     assert done.returncode == 2 and "no index kind 'tree'" in done.stderr
+    for words in (("build", index / "run", "-", "-o", index / "x"), ("search", built)):
+        done = work.nlpctl("index", *words, stdin='{"query": "a"}\n')
+        assert done.returncode == 2 and "standard input:1: this line is a JSON object" in done.stderr, done.stderr
+    assert not (index / "x").exists()
     done = work.nlpctl("index", "search", index, index / "queries.txt")
     assert done.returncode == 2 and "not an index" in done.stderr
     moved = index / "moved"

@@ -113,6 +113,18 @@ def test_a_blank_line_has_its_answer(work, base):
     assert [row["text"] for row in json.loads(explained.stdout)["result"]["texts"]] == ["good", "bad"], explained.stderr
 
 
+def test_objects_on_standard_input_are_not_taken_for_texts(work, base):
+    rows = '{"text": "good"}\n{"text": "bad"}\n'
+    for words in (("predict", "base"), ("explain", "base", "-")):
+        done = work.nlpctl(*words, stdin=rows)
+        assert done.returncode == 2 and done.stdout == "", done.stderr
+        assert "standard input:1: this line is a JSON object" in done.stderr and "--format jsonl" in done.stderr
+    done = work.nlpctl("predict", "base", "--format", "jsonl", stdin=rows)
+    assert [answer["text"] for answer in answers(done.stdout)] == ["good", "bad"], done.stderr
+    done = work.nlpctl("predict", "base", stdin="{good} food\n")
+    assert [answer["text"] for answer in answers(done.stdout)] == ["{good} food"], done.stderr
+
+
 def test_an_output_file_is_not_overwritten_unasked(work, base):
     (work / "kept.txt").write_text("good\n")
     (work / "kept.jsonl").write_text("precious")
