@@ -22,7 +22,7 @@ from typing import Any
 from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.environment import checked_environment, flag_environment
 from nlpctl.config.hub_names import HF_PREFIX, HuggingFaceName
-from nlpctl.config.keys import all_keys
+from nlpctl.config.keys import all_keys, keys_of
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.refused_keys import UNSUPPORTED, turned_on
@@ -30,6 +30,7 @@ from nlpctl.config.schema import (
     Check,
     ColumnsSection,
     Finding,
+    LossSection,
     ModelSection,
     Purpose,
     Recipe,
@@ -92,6 +93,12 @@ def _problem(recipe: Recipe, finding: Finding) -> Problem:
     if len(finding.keys) > 1:
         more = " [" + ", ".join(f"{key}: {set_by.get(key, 'not set')}" for key in finding.keys) + "]"
     return Problem(finding.message + more, where=where, hint=finding.hint)
+
+
+def _of_a_run(recipe: Recipe, dotted: str) -> bool:
+    """Whether a run that is opened says so. An earlier version may have begun it, and it must go on as it is."""
+    origin = recipe.origins.get(dotted)
+    return origin is not None and origin.opened is not None
 
 
 def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
@@ -441,6 +448,17 @@ def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "sharding spreads the state of nlpctl's own optimizer only", "remove one of them")
 
 
+def _own_loss(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.criterion is None:
+        return
+    for key in keys_of(LossSection, "loss").values():
+        dotted = key.dotted
+        if value_of(recipe, dotted) != key.default and not _of_a_run(recipe, dotted):
+            message = f"training.criterion replaces the loss of the task, and {dotted} would not reach it"
+            hint = f"put it into your function, or remove training.criterion or {dotted}"
+            yield Finding((dotted, "training.criterion"), message, hint)
+
+
 def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
     training = recipe.training
     if training.preprocess_logits_for_metrics is not None and training.compute_metrics is None:
@@ -448,7 +466,7 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
 
 
-PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _own_optimizer, _lonely_preprocessing)
+PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _own_optimizer, _own_loss, _lonely_preprocessing)
 
 
 # -- checks of section search that need the rest of the recipe -------------------------------------

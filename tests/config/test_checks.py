@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nlpctl.config.checks import (
@@ -16,7 +18,7 @@ from nlpctl.config.checks import (
     refuse_half_precision_on_cpu,
 )
 from nlpctl.config.keys import all_keys
-from nlpctl.config.load import Override
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.tasks import KNOWN_TASKS
@@ -41,6 +43,10 @@ CASES = {
     "_own_optimizer": [
         ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it"),
         ("training: {optimizer: a:b, sharding: stage1}\nruntime: {nproc: 2}", 4, "sharding spreads the state of"),
+    ],
+    "_own_loss": [
+        ("loss: {focal_gamma: 2.0}\ntraining: {criterion: 'a:b'}", 4, "loss.focal_gamma would not reach it"),
+        ("training: {criterion: 'a:b'}\nloss:\n  weights: {x: 2.0}", 6, "loss.weights would not reach it"),
     ],
     "_lonely_preprocessing": [("training: {preprocess_logits_for_metrics: a:b}", 4, "compute_metrics, which is not")],
     "_best_model": [
@@ -351,6 +357,13 @@ def test_clashes(problems, text: str, where: str, part: str) -> None:
     assert part in problem.message
     assert problem.where == f"recipe.yaml{where}"
     assert problem.hint
+
+
+def test_a_run_of_an_earlier_version_goes_on_with_a_key_without_effect(load, folder: Path) -> None:
+    keys = "training: {criterion: 'a:b'}\nloss: {label_smoothing: 0.1}\n"
+    load(GOOD + keys, purpose="apply")
+    (folder / "manifest.json").write_text("{}", encoding="utf-8")  # now it is the recipe of a run
+    assert load_recipe(folder / "recipe.yaml").loss.label_smoothing == 0.1
 
 
 def test_a_clash_names_every_key_and_where_it_was_set(problems) -> None:
