@@ -14,7 +14,7 @@ import operator
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from nlpctl.config.schema import (
     Finding,
     LossSection,
     ModelSection,
+    Origin,
     Purpose,
     Recipe,
     ScratchSection,
@@ -55,7 +56,7 @@ def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> lis
     """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS, *SEARCH_CHECKS)
     to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
-    checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
+    checks = (*always, *to_train, *SCRATCH_CHECKS, *DISTILLATION_FILES) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -169,6 +170,16 @@ COMPRESSION_CHECKS: tuple[Check, ...] = (
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
 
+# What each architecture reads of model.from_scratch that some other does not (models/scratch.py).
+_OF_TRANSFORMERS = ("num_hidden_layers", "num_attention_heads", "intermediate_size")
+READ_BY_ARCHITECTURE: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("bert", "ernie", "roberta", "electra"), _OF_TRANSFORMERS),
+    "bilstm": ("unit", "embedding_size", "num_hidden_layers"),
+    "textcnn": ("unit", "embedding_size", "kernel_sizes"),
+    "bag_of_embeddings": ("unit", "embedding_size"),
+    "bigru": ("unit", "embedding_size", "num_hidden_layers"),
+}
+
 
 def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
     scratch = recipe.model.from_scratch
@@ -238,6 +249,38 @@ def _own(scratch: ScratchSection | None) -> ScratchSection | None:
     return scratch if scratch is not None and scratch.architecture in OWN_NETWORKS else None
 
 
+def _keys_of_other_architectures(recipe: Recipe) -> Iterator[Finding]:
+    """Of the network and of a student."""
+    readers: dict[str, list[str]] = {}
+    for architecture, names in READ_BY_ARCHITECTURE.items():
+        for name in names:
+            readers.setdefault(name, []).append(architecture)
+    for section in ("model.from_scratch", "distillation.model.from_scratch"):
+        scratch, chosen_by = value_of(recipe, section), f"{section}.architecture"
+        if scratch is None or chosen_by in recipe.search.space:
+            continue
+        for name, known in readers.items():
+            dotted = f"{section}.{name}"
+            if scratch.architecture in known or value_of(recipe, dotted) == all_keys()[dotted].default:
+                continue
+            if not _of_a_run(recipe, dotted) and not _is_of_an_earlier_choice(recipe, dotted, chosen_by):
+                message = f"{dotted} has no effect for {scratch.architecture}"
+                yield Finding((dotted, chosen_by), message, f"delete it; it applies to {', '.join(known)}")
+
+
+def _is_of_an_earlier_choice(recipe: Recipe, dotted: str, chosen_by: str) -> bool:
+    """Whether `dotted` may be for what the key `chosen_by` was before a file over it, a flag or a trial of a sweep
+    changed that. A trial also draws values that its own choice does not read."""
+    key, choice = (recipe.origins.get(each, Origin("default")) for each in (dotted, chosen_by))
+
+    def layer(origin: Origin) -> int:
+        if origin.line is None:
+            return 0 if origin.source == "default" else 3
+        return 2 if recipe.path is not None and origin.source == display(recipe.path) else 1  # it extends the others
+
+    return key.is_trial or choice.is_trial or layer(key) < layer(choice)
+
+
 NETWORK_CHECKS = (
     _heads_divide_width,
     _vectors_have_an_embedding,
@@ -246,6 +289,8 @@ NETWORK_CHECKS = (
     _network_does_the_task,
     _own_class,
 )
+# Of the keys alone: a network that was trained is what it is.
+SCRATCH_CHECKS: tuple[Check, ...] = (_keys_of_other_architectures,)
 
 
 # --------------------------------------------------------------------------------------------------

@@ -992,9 +992,12 @@ CompressionSection = _section_from_catalogue(
 Purpose = Literal["train", "apply", "embed", "observe"]
 
 
+_TRIAL = "trial "
+
+
 @dataclass(frozen=True)
 class Origin:
-    """Where a value came from: `file:line`, `--flag`, or `default`.
+    """Where a value came from: `file:line`, `--flag`, `trial NAME` of a sweep, or `default`.
 
     `opened`: the folder of a run or model whose file it is; None: what the user says herself.
     """
@@ -1002,6 +1005,14 @@ class Origin:
     source: str
     line: int | None = None
     opened: Path | None = field(default=None, compare=False)
+
+    @classmethod
+    def of_trial(cls, name: str) -> Origin:
+        return cls(f"{_TRIAL}{name}")
+
+    @property
+    def is_trial(self) -> bool:
+        return self.line is None and self.source.startswith(_TRIAL)
 
     def __str__(self) -> str:
         return f"{self.source}:{self.line}" if self.line is not None else self.source

@@ -56,7 +56,7 @@ def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
         data=replace(changed.data, test=(), splits=replace(changed.data.splits, test=None)),
         training=replace(changed.training, output_dir=str(run), logging_dir=logging_dir),
         search=SearchSection(),
-        origins={**recipe.origins, **{key: Origin(f"trial {trial.name}") for key in trial.values}},
+        origins={**recipe.origins, **{key: Origin.of_trial(trial.name) for key in trial.values}},
     )
 
 

@@ -13,8 +13,10 @@ from nlpctl.config.checks import (
     PARAMETER_CHECKS,
     PART_CHECKS,
     PROCESS_CHECKS,
+    SCRATCH_CHECKS,
     TASK_CHECKS,
     TRAINING_CHECKS,
+    check,
     refuse_half_precision_on_cpu,
 )
 from nlpctl.config.keys import all_keys
@@ -23,6 +25,8 @@ from nlpctl.config.ranges import RANGES
 from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.errors import UserError
+from nlpctl.experiments.study import Trial
+from nlpctl.experiments.trials import trial_recipe
 
 HEAD = "task: sequence_classification\n"
 MODEL = "model: {from_scratch: {}}\n"
@@ -140,6 +144,19 @@ WHOLE = {
     "_network_does_the_task": [
         (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
+    ],
+    "_keys_of_other_architectures": [
+        (HEAD + DATA + "model:\n  from_scratch:\n    unit: words", ":5", "unit has no effect for ernie"),
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn, num_hidden_layers: 3}}",
+            ":3",
+            "num_hidden_layers has no effect for textcnn",
+        ),
+        (
+            GOOD + "distillation: {model: {from_scratch: {architecture: bilstm, kernel_sizes: [5]}}}",
+            ":4",
+            "distillation.model.from_scratch.kernel_sizes has no effect for bilstm",
+        ),
     ],
     "_tag_map_has_a_model": [
         (
@@ -342,7 +359,7 @@ def cases() -> list:
 
 def test_every_check_has_a_case() -> None:
     checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
-    checks += PART_CHECKS
+    checks += PART_CHECKS + SCRATCH_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
     assert {check.__name__ for check in checks} - {"_checks_of_the_task"} == set(CASES) | set(WHOLE)
 
@@ -360,10 +377,32 @@ def test_clashes(problems, text: str, where: str, part: str) -> None:
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_a_key_without_effect(load, folder: Path) -> None:
-    keys = "training: {criterion: 'a:b'}\nloss: {label_smoothing: 0.1}\n"
-    load(GOOD + keys, purpose="apply")
+    keys = "model: {from_scratch: {unit: words}}\ntraining: {criterion: 'a:b'}\nloss: {label_smoothing: 0.1}\n"
+    load(HEAD + DATA + keys, purpose="apply")
     (folder / "manifest.json").write_text("{}", encoding="utf-8")  # now it is the recipe of a run
     assert load_recipe(folder / "recipe.yaml").loss.label_smoothing == 0.1
+
+
+CHOSEN = "model.from_scratch.architecture"
+
+
+def test_another_architecture_may_be_chosen_over_keys_of_the_first(load, problems) -> None:
+    ours = GOOD.replace("{}", "{num_attention_heads: 4}")
+    assert load(ours, Override(CHOSEN, "bilstm", "--set")).model.from_scratch.num_attention_heads == 4
+    load("extends: base.yaml\nmodel: {from_scratch: {architecture: textcnn}}", base=ours)
+    load(GOOD.replace("{}", "{unit: words}") + f"search: {{space: {{{CHOSEN}: [ernie, bilstm]}}}}")
+    for unread in ("model.from_scratch.num_attention_heads", "distillation.model.from_scratch.num_attention_heads"):
+        chosen = Override(unread.replace("num_attention_heads", "architecture"), "bilstm", "--set")
+        (problem,) = problems(GOOD, chosen, Override(unread, "4", "--heads"))
+        assert problem.where == "--heads" and problem.hint == "delete it; it applies to bert, ernie, roberta, electra"
+    (problem,) = problems("extends: base.yaml\nmodel: {from_scratch: {unit: words}}", base=GOOD)
+    assert problem.where == "recipe.yaml:2"
+
+
+@pytest.mark.parametrize("values", [{CHOSEN: "bilstm"}, {CHOSEN: "bilstm", "model.from_scratch.kernel_sizes": (5,)}])
+def test_a_trial_may_set_what_its_architecture_does_not_read(load, folder: Path, values: dict) -> None:
+    recipe = load(GOOD.replace("{}", "{num_attention_heads: 4}"))
+    assert check(trial_recipe(recipe, folder, Trial(1, values)), "train") == []
 
 
 def test_a_clash_names_every_key_and_where_it_was_set(problems) -> None:

@@ -2,6 +2,7 @@ import numpy as np
 import paddle
 import pytest
 
+from nlpctl.config.checks import READ_BY_ARCHITECTURE
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
@@ -9,6 +10,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
+from nlpctl.models.scratch import make_vocabulary
 
 HEAD = Head("SequenceClassification")
 
@@ -54,6 +56,30 @@ def test_defaults_and_overrides():
     network = build(config={"hidden_dropout_prob": 0.0}).network
     assert network.config.hidden_dropout_prob == 0.0
     assert network.config.attention_probs_dropout_prob == 0.1
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_dropout_of_a_transformer(architecture):
+    network = build(architecture, dropout=0.3).network
+    assert network.config.hidden_dropout_prob == network.config.attention_probs_dropout_prob == 0.3
+    layer = getattr(network, architecture).encoder.layers[0]
+    assert layer.dropout1.p == layer.self_attn.dropout == 0.3
+
+
+def test_each_architecture_reads_what_the_check_says():
+    """Only these keys change the config or the pieces of a text."""
+    other = {"unit": "words", "embedding_size": 24, "kernel_sizes": (5,), "num_hidden_layers": 3}
+    other |= {"num_attention_heads": 4, "intermediate_size": 48}
+
+    def made(architecture, **sizes):
+        scratch = ScratchSection(architecture, hidden_size=16, min_frequency=1, **sizes)
+        _, config, tokenizer = make_vocabulary(scratch, lambda: TEXTS)
+        return dict(config), tokenizer.ids("这家酒店很好")
+
+    for architecture, read in READ_BY_ARCHITECTURE.items():
+        usual = made(architecture)
+        found = {name for name, value in other.items() if made(architecture, **{name: value}) != usual}
+        assert found == set(read), architecture
 
 
 def test_heads_that_do_not_divide_the_width():
