@@ -167,6 +167,37 @@ def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told
     assert ("distill weights it" in capsys.readouterr().err) is told
 
 
+@pytest.mark.parametrize(
+    ("strategy", "told"),
+    [
+        ("ort-dynamic", ["--set distillation.hard", "--num_train_epochs", "--set optimizer.layer_decay"]),
+        ("dynabert", ["--set distillation.hard"]),
+        ("ort-dynamic,distill", []),
+    ],
+)
+def test_flags_of_a_training_that_there_is_not_are_told(recipe, capsys, strategy, told):
+    given = {
+        "distillation.hard": ("0.5", "--set distillation.hard"),
+        "training.num_train_epochs": ("2", "--num_train_epochs"),
+        "optimizer.layer_decay": ("0.9", "--set optimizer.layer_decay"),
+        "training.learning_rate": ("1e-3", "recipe.yaml:3"),  # it may be for other strategies
+        "training.per_device_eval_batch_size": ("4", "--per_device_eval_batch_size"),
+        "training.seed": ("7", "--seed"),
+        "training.metric_for_best_model": ("macro_f1", "--metric_for_best_model"),
+        "training.output_dir": ("outputs/run", "--output_dir"),
+        "training.disable_tqdm": ("true", "--disable_tqdm"),
+    }
+    warn_unread(request(recipe(strategy, *(Override(key, *each) for key, each in given.items()))))
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "has no effect" in line]
+    assert sorted(line.partition("warning: ")[2].partition(" has")[0] for line in warnings) == sorted(told)
+
+
+def test_a_flag_of_several_keys_is_told_once(recipe, capsys):
+    student = Override("distillation.model.from_scratch", "{architecture: bilstm, unit: words}", "--set student")
+    warn_unread(request(recipe("ptq", student)))
+    assert capsys.readouterr().err.count("--set student has no effect: it applies to distill") == 1
+
+
 def test_nothing_of_it_imports_paddle(recipe, tmp_path):
     """Threads, device and flags are set before Paddle is imported, which is after these refusals."""
     recipe("ort-dynamic")
