@@ -123,6 +123,15 @@ def test_student_comes_to_say_what_the_teacher_says(tmp_path: Path) -> None:
     assert (student.argmax(1) == teacher.argmax(1)).mean() > 0.75
 
 
+def test_the_own_loss_of_the_teachers_training_does_not_replace_its_answers(tmp_path: Path) -> None:
+    recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"), *INSIDE, "training.max_steps=2")
+    own = dataclasses.replace(recipe.training, criterion="paddle.nn:CrossEntropyLoss")
+    runs = {"plain": recipe, "own": dataclasses.replace(recipe, training=own)}
+    found = {name: train_student(each, source, RunDirectory(tmp_path / name), setup) for name, each in runs.items()}
+    for name, value in weights(found["plain"]).items():
+        np.testing.assert_array_equal(weights(found["own"])[name], value)
+
+
 @pytest.mark.slow
 def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("sequence_classification", "bert")

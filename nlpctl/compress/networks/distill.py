@@ -102,7 +102,7 @@ class Taught(Task):
 
     teacher_answers: Answers
     section: DistillationSection
-    criterion: Loss | None
+    of_labels: Loss
     prepare: Prepare
     layer_losses: LayerLosses | None
 
@@ -127,7 +127,7 @@ class Taught(Task):
         section = self.section
         loss = (1 - section.hard) * self._answer_loss(outputs[0], labels)
         if section.hard:
-            loss = loss + section.hard * (self.criterion or self.loss)(network, outputs, labels)
+            loss = loss + section.hard * self.of_labels(network, outputs, labels)
         return loss if self.layer_losses is None else loss + self.layer_losses.loss(inputs)
 
     def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
@@ -158,17 +158,17 @@ def answer_losses(
     return temperature**2 * (divergence.mean(-1) if independent else divergence)
 
 
-def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None, prepare: Prepare) -> Task:
+def taught(task: Task, recipe: Recipe, answers: Answers, of_labels: Loss, prepare: Prepare) -> Task:
     """`task` with the losses of recipe.distillation; everything else, including scores, is unchanged.
 
-    `criterion`: replaces the task's loss, weighted by distillation.hard. `prepare` gets the student after it is built
+    `of_labels`: the loss that distillation.hard weights. `prepare` gets the student after it is built
     and before it is trained, and returns the layer losses, or None.
     """
     taught_task = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
     taught_task.label_names = (*task.label_names, TEACHER_ANSWERS)
     taught_task.teacher_answers = answers
     taught_task.section = recipe.distillation
-    taught_task.criterion = criterion
+    taught_task.of_labels = of_labels
     taught_task.prepare = prepare
     taught_task.layer_losses = None
     return taught_task
@@ -219,6 +219,8 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
         check_tokens(own, teacher)
     lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
     task = _task(own, teacher, lessons, answers)
+    # The source's own loss, of labels, would replace that of the answers; `task` weights it by distillation.hard.
+    own = replace(own, training=replace(own.training, criterion=None))
     return train_network(own, run, setup, lessons, task, start, drop=PROJECTION)
 
 
@@ -230,8 +232,7 @@ def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers
             start_embedding(teacher, student)
         return layer_losses(recipe, teacher, student)
 
-    criterion = None if recipe.compression.criterion is None else label_loss(recipe, task)
-    return taught(task, recipe, answers, criterion, prepare)
+    return taught(task, recipe, answers, label_loss(recipe, task), prepare)
 
 
 def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path) -> tuple[TrainingData, Answers]:
