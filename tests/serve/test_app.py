@@ -37,11 +37,13 @@ def test_an_answer_says_on_request_whether_its_text_was_cut(running):
     async def story():
         async with running(answer) as up:
             rows = json.dumps([{"text": "long", "truncated": "mine"}, {"text": "a"}]).encode()
-            paths = ("/predict", "/predict?truncated=true", "/predict?truncated=1")
+            parameters = ("", "?truncated=true", "?truncated=1", "?min_confidence=0.9")
+            paths = [f"/predict{each}" for each in parameters]
             found = [await up.raw(up.request(rows, path=path)) for path in paths]
             return *found, (await up.get("/metrics")).body.decode()
 
-    silent, told, wrong, metrics = asyncio.run(story())
+    silent, told, wrong, unknown, metrics = asyncio.run(story())
+    assert unknown.status == 422 and "there is no such parameter" in unknown.body.decode()
     assert silent.json == [{"text": "long", "truncated": "mine"}, {"text": "a"}]
     assert told.json[0] == {"text": "long", "truncated": True, "given_truncated": "mine"}
     assert told.json[1] == {"text": "a", "truncated": False}
