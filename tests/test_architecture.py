@@ -410,7 +410,6 @@ def test_a_task_is_named_in_its_own_modules_only() -> None:
 # What names options below the commands, and why.
 NAMES_OPTIONS = {
     "nlpctl.config.reference": "writes the page on keys, which lists their flags",
-    "nlpctl.models.find": "compares where a value came from",
     "nlpctl.report.html": "variables of style sheets",
     "nlpctl.report.plots": "the same",
     "nlpctl.runs.runs": "a command, and another end of it",

@@ -40,7 +40,7 @@ from nlpctl.compress.source import require_fp32
 from nlpctl.compress.strategies import Distill, every_strategy
 from nlpctl.compress.user_code import check_user_code
 from nlpctl.config.checks import check, refuse_half_precision_on_cpu
-from nlpctl.config.keys import use_of
+from nlpctl.config.keys import is_of_training
 from nlpctl.config.opened_files import refuse_files_outside
 from nlpctl.config.schema import SPLITS, ModelSection, Recipe
 from nlpctl.config.user_code import refuse_unnamed, require_rows_named
@@ -329,10 +329,6 @@ def _none_left(refused: Mapping[str, UserError], steps: Mapping[str, Step]) -> U
 # -- not refused, but said -------------------------------------------------------------------------
 
 
-# Of section training, what scores and their choice read without a training, beside what is no matter of weights.
-_OF_SCORES = ("training.seed", "training.metric_for_best_model", "training.greater_is_better")
-
-
 def warn_unread(request: CompressRequest) -> None:
     """Warn about flags that none of the strategies reads. Those in the recipe may be for others: they are ignored."""
     recipe, strategies = request.recipe, request.strategies
@@ -345,7 +341,7 @@ def warn_unread(request: CompressRequest) -> None:
     told: set[str] = set()  # one flag may set several keys
     for dotted, origin in recipe.origins.items():
         known = distils if dotted.startswith("distillation.") else readers.get(dotted)
-        if known is None and _is_of_training(dotted):
+        if known is None and is_of_training(dotted):
             known = trained
         if known and origin.source.startswith("--") and origin.source not in told and not set(known) & set(strategies):
             told.add(origin.source)
@@ -355,9 +351,3 @@ def warn_unread(request: CompressRequest) -> None:
         sentence = strategy.unread(recipe, [each for each in strategies if each != strategy])
         if sentence is not None:
             console.warn(sentence)
-
-
-def _is_of_training(dotted: str) -> bool:
-    """Whether trainings alone read the key."""
-    section = dotted.partition(".")[0]
-    return section in ("training", "optimizer") and use_of(dotted).role == "weights" and dotted not in _OF_SCORES

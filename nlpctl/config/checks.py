@@ -576,7 +576,8 @@ def _named(tasks: Iterable[TaskInfo]) -> str:
     return f"{', '.join(others)} and {last}" if others else last
 
 
-def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+def keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+    """Keys that differ from their defaults, and that the task does not read."""
     info = find_task(recipe.task)
     if info is None:
         return
@@ -654,7 +655,7 @@ def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
 
 
 TASK_CHECKS: tuple[Check, ...] = (
-    _keys_of_other_tasks,
+    keys_of_other_tasks,
     _format_of_other_tasks,
     _checks_of_the_task,
     _balance,

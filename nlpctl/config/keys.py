@@ -143,6 +143,16 @@ def use_of(dotted: str) -> KeyUse:
     return UNKNOWN
 
 
+# Of section training, what scores and their choice read without a training, beside what is no matter of weights.
+_OF_SCORES = ("training.seed", "training.metric_for_best_model", "training.greater_is_better")
+
+
+def is_of_training(dotted: str) -> bool:
+    """Whether a key of section training or optimizer is read by trainings alone."""
+    section = dotted.partition(".")[0]
+    return section in ("training", "optimizer") and use_of(dotted).role == "weights" and dotted not in _OF_SCORES
+
+
 def keys_with_path(kind: PathKind) -> tuple[str, ...]:
     """The keys whose texts name files or folders in this way, in the order of the schema."""
     return tuple(dotted for dotted, key in all_keys().items() if key.path == kind)

@@ -8,10 +8,13 @@ an export or of a temporary one (`open_export` there). Among graphs engines/auto
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from typing import TYPE_CHECKING
 
 from nlpctl import console
+from nlpctl.config.checks import keys_of_other_tasks
+from nlpctl.config.keys import is_of_training
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.config.tasks import task_info
@@ -33,11 +36,22 @@ if TYPE_CHECKING:
 def find_model(recipe: Recipe) -> str:
     """`find_trained_model` with all checks that need no Paddle, for a command that will open the model.
 
-    UserError: there is no trained model, or it does not support what `recipe` asks for.
+    UserError: there is no trained model, or it does not support what `recipe` asks for. Of flags that nobody reads a
+    warning tells, once.
     """
     source = find_trained_model(recipe)
     refuse_model(recipe, source)
+    unread = {finding.keys[0] for finding in keys_of_other_tasks(recipe)}
+    unread |= {dotted for dotted in recipe.origins if is_of_training(dotted)}
+    for flag in dict.fromkeys(str(recipe.origins[dotted]) for dotted in sorted(unread) if recipe.set_by_flag(dotted)):
+        _warn_unread(flag, recipe.task)
     return source
+
+
+@functools.cache
+def _warn_unread(flag: str, task: str) -> None:
+    """Warn; once, since a command may look for its model in several places."""
+    console.warn(f"{flag} has no effect: a trained model of {task} does not read it")
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:

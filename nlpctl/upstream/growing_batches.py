@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from nlpctl.data.batches.collate import Batch
+Batch = dict[str, np.ndarray]  # as in data/batches/collate.py
 
 
 class Growth:

@@ -166,7 +166,7 @@ WHOLE = {
             "what a trained model learnt, and this one starts from scratch",
         ),
     ],
-    "_keys_of_other_tasks": [
+    "keys_of_other_tasks": [
         (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head has no effect for sequence_"),
         (
             "task: token_classification\n" + MODEL + "data:\n  train: train.tsv\n  columns: {label: tag}",
