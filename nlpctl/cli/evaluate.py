@@ -74,14 +74,13 @@ def evaluate(
       nlpctl eval outputs/quickstart --target-precision 0.95
     """
     given = scored_data(data, split or ())
-    engines = engine_overrides(engine, precision)
-    recipe = load_command_recipe(model, ctx, [*given, *engines], purpose="apply")
+    recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.inference.evaluate import evaluate as run_evaluation
     from nlpctl.report.score_tables import confidence_tables
     from nlpctl.runs.comparison import changed_rows, comparison_table, format_target, slice_table
     from nlpctl.runtime.worker_slots import ParallelConfig
 
-    other = None if against is None else load_command_recipe(against, ctx, engines, purpose="apply")
+    other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
     parallel = None if workers is None and cluster is None else ParallelConfig(workers, cluster)
     with located(recipe):
         splits = ("test",) if data is not None else tuple(split or ())

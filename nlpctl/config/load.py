@@ -201,6 +201,7 @@ def _with_metric(training: Any, task: str, log: LoadLog) -> Any:
 def _apply(tree: TableNode, override: Override, log: LoadLog) -> TableNode:
     """`tree` with one command-line value laid over it."""
     origin, folder = Origin(override.flag), Path.cwd()
+    origin = dataclasses.replace(origin, by_flag=not origin.is_trial)
     node = _command_line_node(override, origin, folder, log)
     section, *inner = override.key.split(".")
     for part in reversed(inner):

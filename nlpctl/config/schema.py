@@ -999,12 +999,14 @@ _TRIAL = "trial "
 class Origin:
     """Where a value came from: `file:line`, `--flag`, `trial NAME` of a sweep, or `default`.
 
-    `opened`: the folder of a run or model whose file it is; None: what the user says herself.
+    `opened`: the folder of a run or model whose file it is; None: what the user says herself. `by_flag`: she does so
+    with a flag of this command, or an argument in Python.
     """
 
     source: str
     line: int | None = None
     opened: Path | None = field(default=None, compare=False)
+    by_flag: bool = field(default=False, compare=False)
 
     @classmethod
     def of_trial(cls, name: str) -> Origin:
@@ -1061,9 +1063,9 @@ class Recipe:
         return origin is None or origin.source == "default"
 
     def set_by_flag(self, dotted: str) -> bool:
-        """Whether a flag of this command sets `dotted`, or an argument in Python, and no file."""
+        """Whether a flag of this command sets `dotted`, or an argument in Python."""
         origin = self.origins.get(dotted)
-        return not self.leaves_out(dotted) and origin is not None and origin.line is None and origin.opened is None
+        return origin is not None and origin.by_flag
 
 
 def value_of(recipe: Recipe, dotted: str) -> Any:

@@ -109,6 +109,7 @@ class PaddlePredictor:
             if not (self._onednn and needs_empty_cache(error)):
                 raise
             self._empty_cache()
+            self._growth.outgrown_by(batch)
             feed(self._inputs, batch)
             self._predictor.run()
 

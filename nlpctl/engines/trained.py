@@ -78,9 +78,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 
     model = task_class(recipe.task).class_for(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    # A threshold that somebody asks for now counts, and not those that were tuned for each label.
-    thresholds = None if recipe.set_by_flag("decode.threshold") else model.thresholds
-    task = make_task(recipe, LabelSet(model.labels), thresholds, model.calibration)
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
     encoder = build_encoder(model.tokenizer)
     return TrainedModel(task, encoder, DygraphPredictor(model.network))
 

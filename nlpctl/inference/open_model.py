@@ -22,10 +22,10 @@ from nlpctl.errors import UserError
 from nlpctl.export.export import temporary_export
 from nlpctl.extras import require
 from nlpctl.models.export_folder import read_checked_manifest
-from nlpctl.models.find import check_export, find_trained_model
+from nlpctl.models.find import check_export, check_flags_for_export, find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.models.tokenizer import needs_paddlenlp
-from nlpctl.runtime.device import REPLACE_ORT, onnx_runtime_gpu, paddle_has_card
+from nlpctl.runtime.device import REPLACE_ORT, gpu_for_exports, onnx_runtime_gpu, paddle_has_card, warn_once
 from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def refuse_model(recipe: Recipe, source: str) -> None:
     export = resolve_source(source).export
     if export is not None:
         check_export(recipe, read_checked_manifest(export))
+        check_flags_for_export(recipe)
     elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
         hint = "export the model first (nlpctl export), or use @[engine=paddle]"
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
@@ -84,18 +85,22 @@ def runtime_to_answer(recipe: Recipe, source: str) -> RuntimeSection:
     runtime, export = recipe.runtime, resolve_source(source).export
     if runtime.device != "auto" or runtime.devices or export is None:
         return runtime
-    engines = {"paddle"} if paddle_has_card() else set()
-    if onnx_runtime_gpu().usable:
+    from nlpctl.engines.choice import could_use_card
+
+    could_use = functools.partial(could_use_card, read_checked_manifest(export), recipe.inference)
+    if could_use(["paddle"]) and paddle_has_card():
+        return runtime
+    report, lacking = onnx_runtime_gpu(), ""
+    if report.usable and could_use(["onnxruntime"]):
         from nlpctl.engines.onnx_runtime import missing_cuda
 
         if not missing_cuda():
-            engines.add("onnxruntime")
-        elif not engines:
-            console.warn(f"the CPU is used, since ONNX Runtime lacks {', '.join(missing_cuda())}\n  -> {REPLACE_ORT}")
-    from nlpctl.engines.choice import could_use_card
-
-    if could_use_card(read_checked_manifest(export), recipe.inference, engines):
-        return runtime
+            return runtime
+        lacking, remedy = f"ONNX Runtime lacks {', '.join(missing_cuda())}", REPLACE_ORT
+    elif could_use(["paddle", "onnxruntime"]) and (report := gpu_for_exports()).names and not report.usable:
+        lacking, remedy = report.reason, report.remedy
+    if lacking:
+        warn_once(f"the CPU is used, since {lacking}\n  -> {remedy}")
     return dataclasses.replace(runtime, device="cpu")
 
 
@@ -122,8 +127,9 @@ def _refuse_several(recipe: Recipe) -> None:
     runtime = recipe.runtime
     for key, count in (("runtime.nproc", runtime.nproc), ("runtime.devices", len(runtime.devices))):
         if count > 1 and recipe.set_by_flag(key):
-            hint = f"leave it out; predict, eval and serve divide the rows among processes: @[workers={count}]"
-            raise UserError("a model is answered by one process", recipe.where(key), hint)
+            hint = "leave it out" if key == "runtime.nproc" else "name one"
+            hint += f"; predict, eval and serve divide the rows among processes: add @[workers={count}]"
+            raise UserError("one process answers", recipe.where(key), hint)
 
 
 def open_trained_model(

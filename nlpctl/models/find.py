@@ -78,14 +78,17 @@ def check_edits(source: ModelSource, recipe: Recipe) -> None:
 
 
 def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
-    """UserError if the export cannot do what `recipe` asks: it is of another task, takes shorter texts only, or a flag
-    asks for another network."""
+    """UserError if the export cannot do what `recipe` asks: it is of another task, or takes shorter texts only."""
     if recipe.task != manifest.task:
         hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
         raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
     if recipe.data.max_seq_length > manifest.max_seq_length:
         message = f"{recipe.data.max_seq_length} tokens exceed the limit of the export ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
+
+
+def check_flags_for_export(recipe: Recipe) -> None:
+    """UserError if a flag asks for another network than an export holds, which is made already."""
     for key in _OF_GRAPHS:
         if recipe.set_by_flag(key):
             hint = "leave it out, give the model that was exported, or export it again with this flag"

@@ -259,7 +259,7 @@ def choose_device(
                 where, other = "runtime.device", "use @[runtime.device=cpu]"
             raise UserError(f"no usable GPU: {report.reason}", where, f"{report.remedy}; or {other}")
         if report.names:
-            _warn_once(f"the CPU is used, since {report.reason}\n  -> {report.remedy}")
+            warn_once(f"the CPU is used, since {report.reason}\n  -> {report.remedy}")
         return "cpu"
     missing = [card for card in cards if not 0 <= card < report.count]
     if missing:
@@ -271,7 +271,7 @@ def choose_device(
         reason, hint = report.unserved[unserved[0]], f"use @[runtime.devices={served}]"
         if wanted == "gpu" or cards:
             raise UserError(reason, "runtime.devices", f"{hint}, or @[runtime.device=cpu]")
-        _warn_once(f"the CPU is used, since {reason}\n  -> {hint}")
+        warn_once(f"the CPU is used, since {reason}\n  -> {hint}")
         return "cpu"
     if report.variables:
         raise _restart(report.variables)
@@ -307,7 +307,7 @@ def _restart(variables: Mapping[str, str]) -> NeedsRestart:
 
 
 @functools.cache
-def _warn_once(message: str) -> None:
+def warn_once(message: str) -> None:
     """Warn; of the same message only once, since a command may choose its device in several places."""
     console.warn(message)
 

@@ -30,11 +30,11 @@ def shares(runtime: RuntimeSection, workers: int, *, needs_paddle: bool) -> list
         report = usable_gpu() if needs_paddle else gpu_for_exports()
         cards = runtime.devices or tuple(range(report.count))
         own_cards = [cards[number % len(cards)] for number in range(workers)]
-        return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
+        return [dataclasses.replace(runtime, device="gpu", devices=(card,), nproc=1) for card in own_cards]
     threads = runtime.threads
     if threads is None and "OMP_NUM_THREADS" not in os.environ:
         threads = max(1, physical_cores() // workers)
-    return [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
+    return [dataclasses.replace(runtime, device="cpu", threads=threads, nproc=1)] * workers
 
 
 HERE: Callable[..., RemoteProcess] = partial(Worker, daemon=False)

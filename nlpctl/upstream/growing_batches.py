@@ -37,12 +37,16 @@ class Growth:
         if _sizes(batch) == (self._tokens, self._pairs):
             return None
         length = max(1, math.ceil(self._pairs / self._tokens))
-        rows = math.ceil(max(self._tokens / length, self._pairs / length**2))
-        return {name: np.resize(array, (rows, length)[: array.ndim]) for name, array in batch.items()}
+        rows, whole = math.ceil(max(self._tokens / length, self._pairs / length**2)), batch["input_ids"].shape
+        made = {}
+        for name, array in batch.items():
+            if array.shape == whole and name != "masked_positions":
+                made[name] = np.resize(array, (rows, length))
+            else:  # places in the rows
+                made[name] = np.resize(np.minimum(array, length - 1), (rows, *array.shape[1:]))
+        return made
 
 
 def _sizes(batch: Batch) -> tuple[int, int]:
-    """Tokens and pairs. A network that is told the lengths of rows has no attention: its tokens count alone."""
-    rows, tokens = max(array.shape for array in batch.values() if array.ndim == 2)
-    alone = any(array.ndim == 1 for array in batch.values())
-    return rows * tokens, 0 if alone else rows * tokens**2
+    rows, tokens = batch["input_ids"].shape
+    return rows * tokens, rows * tokens**2

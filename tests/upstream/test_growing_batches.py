@@ -45,8 +45,8 @@ print(megabytes() - before)
 """
 
 
-def batch(rows, length, *others):
-    return {"input_ids": np.arange(rows * length).reshape(rows, length), **dict(enumerate(others))}
+def batch(rows, length):
+    return {"input_ids": np.arange(rows * length).reshape(rows, length)}
 
 
 def test_a_larger_batch_is_told():
@@ -68,11 +68,14 @@ def test_one_batch_stands_for_the_largest_of_both_kinds():
     assert 640 <= rows * length < 800 and 4 * 129**2 <= rows * length**2 < 5 * 129**2 and length <= 129
 
 
-def test_where_lengths_are_told_tokens_count_alone():
+def test_places_in_the_rows_stay_within_them():
     growth = Growth()
-    growth.outgrown_by(batch(8, 20, np.full(8, 20)))
-    assert not growth.outgrown_by(batch(2, 80, np.full(2, 80)))
-    assert growth.outgrown_by(batch(9, 20, np.full(9, 20)))
+    growth.outgrown_by(batch(64, 20))
+    places = {"masked_positions": np.full((8, 3), 127)}
+    growth.outgrown_by(batch(8, 128))
+    made = growth.as_large({**batch(8, 128), **places})
+    rows, length = made["input_ids"].shape
+    assert made["masked_positions"].shape == (rows, 3) and made["masked_positions"].max() == length - 1
 
 
 @pytest.mark.slow
