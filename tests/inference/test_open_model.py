@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import InferenceSection, RuntimeSection
 from nlpctl.engines import onnx_runtime
 from nlpctl.inference import open_model
@@ -56,3 +58,10 @@ def test_what_is_asked_for_stays(device_of):
     assert device_of(INT8, device="gpu") == "gpu"
     assert device_of(INT8, cards=(0,)) == "auto"
     assert device_of() == "auto"  # a run: Paddle answers it
+
+
+def test_what_a_folder_says_is_no_flag():
+    folder = Path(__file__).parents[1] / "models" / "sentence_folders" / "cls-dense"
+    recipe = load_recipe(folder, [Override("retrieval.scale", "30", "--set")], "embed")
+    assert recipe.retrieval.pooling == "cls" and not recipe.set_by_flag("retrieval.pooling")
+    assert recipe.set_by_flag("retrieval.scale")
