@@ -12,41 +12,40 @@ card, in rows of as many tokens. `--device cpu`: without a card, to try this scr
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-NLPCTL = [sys.executable, "-m", "nlpctl"]
+from bench_common import NLPCTL, ROOT, environment
+from check_serve import SENDERS, Service, judged
+from serve_load import Client, Outcome, as_answered, post
+
 PRECISIONS = ("fp32", "fp16")
 TOLERANCE = {"fp32": 1e-3, "fp16": 3e-2}  # of probabilities and vectors
 SAME = {"fp32": 0.999, "fp16": 0.99}  # least share of rows with the same decisions
 SIZES, LENGTH = "1,8,32,128", "128"
 AT_ONCE = 8  # exports that are compared side by side
-CLIENTS, REQUESTS = 32, 400
-MOST_SECONDS = 120  # until the service is ready
-READY = re.compile(r"^serving .* on http://(\S+) \(", re.MULTILINE)
+SERVED = 5.0  # seconds
 
 
 class Failed(Exception):
     """It did not work; the message says what."""
 
 
-def run(*words: str | Path) -> str:
-    done = subprocess.run([*NLPCTL, *map(str, words)], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+def output(*command: str | Path) -> str:
+    """What a command prints."""
+    words = [*map(str, command)]
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, env=environment())
     if done.returncode:
-        raise Failed(f"{' '.join(map(str, words))} ended with {done.returncode}: {done.stderr[-1500:]}")
+        raise Failed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-1500:]}")
     return done.stdout
 
 
@@ -54,7 +53,7 @@ def attempt(step: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, A
     """What a step finds, or why it failed; the others are done all the same."""
     try:
         return step(*arguments)
-    except Failed as reason:
+    except (Failed, SystemExit) as reason:  # the latter of a service that does not start
         return {"passed": False, "reason": str(reason)}
 
 
@@ -81,7 +80,8 @@ def compare(export: Path, rows: Path, device: str) -> dict[str, Any]:
 
 
 def answers(export: Path, rows: Path, out: Path, device: str, precision: str) -> list[Any]:
-    run("predict", export, rows, "-o", out, "--engine", "onnxruntime", "--precision", precision, "--device", device)
+    words = ("--engine", "onnxruntime", "--precision", precision, "--device", device)
+    output(*NLPCTL, "predict", export, rows, "-o", out, *words)
     found = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     if not found:
         raise Failed(f"{rows} has no rows")
@@ -108,79 +108,52 @@ def difference(one: Any, other: Any) -> float:
     return abs(one - other) if math.isfinite(one) and math.isfinite(other) else math.inf
 
 
-# -- the service -------------------------------------------------------------------------------
-
-
-def serve(export: Path, rows: Path, device: str) -> dict[str, Any]:
-    """Requests of one row each by several clients: how many a second, how long they take, and that nothing differs."""
-    with tempfile.TemporaryDirectory() as folder:
-        expected = answers(export, rows, Path(folder) / "answers", device, "fp32")[:REQUESTS]
-        log = Path(folder) / "log"
-        words = ["serve", str(export), "--port", "0", "--device", device, "--precision", "fp32"]
-        texts = [{key: row[key] for key in ("text", "text_pair") if key in row} for row in expected]
-        bodies = [json.dumps(each).encode() for each in texts]
-        with log.open("w") as stream:
-            started = time.perf_counter()
-            process = subprocess.Popen([*NLPCTL, *words], stdout=stream, stderr=stream)
-        try:
-            while (ready := READY.search(log.read_text())) is None:
-                if process.poll() is not None or time.perf_counter() - started > MOST_SECONDS:
-                    raise Failed(log.read_text())
-                time.sleep(0.05)
-            address, start = f"http://{ready[1]}/predict", time.perf_counter() - started
-            with ThreadPoolExecutor(CLIENTS) as clients:
-                list(clients.map(ask, repeat(address), bodies[:CLIENTS]))  # kernels are prepared
-                started = time.perf_counter()
-                given, seconds = zip(*clients.map(ask, repeat(address), bodies), strict=True)
-                whole = time.perf_counter() - started
-            process.send_signal(signal.SIGTERM)
-            code = process.wait(timeout=30)
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Failed(f"{error}\n{log.read_text()}") from None
-        finally:
-            process.kill()
-    # predict also gives the labels of its rows.
-    pairs = [({key: one.get(key) for key in other}, other) for one, other in zip(expected, given, strict=True)]
-    same = sum(decisions(one) == decisions(other) for one, other in pairs)
-    ordered = sorted(seconds)
-    return {
-        "ready_s": round(start, 2),
-        "requests_per_s": round(len(bodies) / whole, 1),
-        "ms_p50": round(1000 * ordered[len(ordered) // 2], 1),
-        "ms_p99": round(1000 * ordered[len(ordered) * 99 // 100], 1),
-        "same": same / len(bodies),
-        "exit": code,
-        "passed": same >= SAME["fp32"] * len(bodies) and code == 0,
-    }
-
-
-def ask(address: str, body: bytes) -> tuple[Any, float]:
-    started = time.perf_counter()
-    request = urllib.request.Request(address, body, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        given = json.load(answer)
-    return given, time.perf_counter() - started
-
-
-# -- all ---------------------------------------------------------------------------------------
+# -- the other steps ---------------------------------------------------------------------------
 
 
 def doctor() -> dict[str, Any]:
-    checks = json.loads(run("doctor", "--json"))["result"]["checks"]
+    checks = json.loads(output(*NLPCTL, "doctor", "--json"))["result"]["checks"]
     return {each["name"]: each["detail"] for each in checks if "device" in each["name"] or "ONNX" in each["name"]}
 
 
 def bench(export: Path, rows: Path, device: str) -> dict[str, Any]:
     words = ("--batch-size", SIZES, "--length", LENGTH, "--rows", "512", "--rounds", "5", "--device", device)
-    return json.loads(run("bench", export, "--data", rows, *words, "--json"))["result"]
+    return json.loads(output(*NLPCTL, "bench", export, "--data", rows, *words, "--json"))["result"]
 
 
 def pytorch(python: str, folder: str, device: str) -> dict[str, Any]:
-    script = str(ROOT / "scripts" / "bench_loops" / "torch_speeds.py")
-    done = subprocess.run([python, script, folder, SIZES, LENGTH, device], capture_output=True, text=True)
-    if done.returncode:
-        raise Failed(done.stderr[-1500:])
-    return json.loads(done.stdout.splitlines()[-1])
+    script = ROOT / "scripts" / "bench_loops" / "torch_speeds.py"
+    return json.loads(output(python, script, folder, SIZES, LENGTH, device).splitlines()[-1])
+
+
+def serve(export: Path, rows: Path, device: str) -> dict[str, Any]:
+    """The figures of requests of one row each by SENDERS clients, whose answers are those of `nlpctl predict`."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = answers(export, rows, Path(folder) / "answers", device, "fp32")
+    # predict also gives the labels of its rows.
+    right = [{key: value for key, value in row.items() if not key.startswith("given_")} for row in given]
+    texts = [{key: row[key] for key in ("text", "text_pair") if key in row} for row in right]
+    service = Service(str(export), ["--device", device, "--precision", "fp32"])
+    requests = [post(service.host, json.dumps(each).encode()) for each in texts]
+    try:
+        outcomes = asyncio.run(_asked(service, requests))
+        service.process.send_signal(signal.SIGTERM)
+        code = service.end()
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+    found = judged(outcomes, right, TOLERANCE["fp32"])
+    refused = found["sent"] - found["answered"]
+    passed = code == 0 and refused == 0 and found["wrong"] <= (1 - SAME["fp32"]) * found["answered"]
+    return {**found, "exit": code, "passed": passed}
+
+
+async def _asked(service: Service, requests: list[bytes]) -> list[Outcome]:
+    client = Client(service.host, service.port)
+    await as_answered(client, requests, SENDERS, SERVED)  # kernels are prepared
+    outcomes = await as_answered(client, requests, SENDERS, SERVED)
+    client.close()
+    return outcomes
 
 
 def steps(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import sys
@@ -31,7 +30,7 @@ from nlpctl.engines.choice import Choice, open_choice, runnable_here
 from nlpctl.models.engine_speeds import BUSY, Conditions, EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, read_manifest
 from nlpctl.runtime.cache import cache_folder
-from nlpctl.runtime.device import ask_driver
+from nlpctl.runtime.device import known_driver
 from nlpctl.runtime.machine import Contention, cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup, import_paddle
 from nlpctl.runtime.versions import ENGINES, installed_version
@@ -84,10 +83,9 @@ def conditions(setup: ProcessSetup) -> Conditions:
     return Conditions(processor, cpu.instruction_sets, setup.device, setup.threads, versions, physical_cores())
 
 
-@functools.cache
 def _card(number: int) -> str:
     """The name of a card, by the driver."""
-    names = ask_driver(os.environ).names
+    names = known_driver(os.environ).names
     return names[number] if number < len(names) else "unknown card"
 
 

@@ -41,17 +41,12 @@ def find_model(recipe: Recipe) -> str:
     """
     source = find_trained_model(recipe)
     refuse_model(recipe, source)
-    unread = {finding.keys[0] for finding in keys_of_other_tasks(recipe)}
-    unread |= {dotted for dotted in recipe.origins if is_of_training(dotted)}
-    for flag in dict.fromkeys(str(recipe.origins[dotted]) for dotted in sorted(unread) if recipe.set_by_flag(dotted)):
-        _warn_unread(flag, recipe.task)
+    if flags := [dotted for dotted in sorted(recipe.origins) if recipe.set_by_flag(dotted)]:
+        others = {finding.keys[0] for finding in keys_of_other_tasks(recipe)}
+        for dotted in flags:
+            if dotted in others or is_of_training(dotted):
+                warn_once(f"{recipe.origins[dotted]} has no effect: a trained model of {recipe.task} does not read it")
     return source
-
-
-@functools.cache
-def _warn_unread(flag: str, task: str) -> None:
-    """Warn; once, since a command may look for its model in several places."""
-    console.warn(f"{flag} has no effect: a trained model of {task} does not read it")
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:

@@ -43,7 +43,7 @@ class Probes:
     """The functions that query the machine; tests replace them."""
 
     installed: Callable[[str], str | None] = field(default_factory=lambda: installed_version)
-    driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: _known_driver)
+    driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: known_driver)
     code: Callable[[], CudaCode | None] = field(default_factory=lambda: installed_code)
     libraries: Callable[[Mapping[str, str]], CudaLibraries] = field(default_factory=lambda: cuda_libraries)
 
@@ -91,7 +91,7 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
     return Driver(answer["driver"], answer["error"], tuple(answer["names"]), capabilities)
 
 
-def _known_driver(environ: Mapping[str, str]) -> Driver:
+def known_driver(environ: Mapping[str, str]) -> Driver:
     """`ask_driver`, once for each set of cards that is visible: cuInit can take seconds."""
     key = tuple(environ.get(name) for name in ("CUDA_VISIBLE_DEVICES", SEARCH_PATH))
     if key not in _DRIVERS:
