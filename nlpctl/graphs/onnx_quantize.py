@@ -36,6 +36,7 @@ from nlpctl.graphs.onnx_graph import (
     shrink_embeddings,
     sum_residuals,
 )
+from nlpctl.graphs.smoothing import Columns, columns_of
 
 
 @dataclass(frozen=True)
@@ -69,19 +70,21 @@ def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
 def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Graph:
     """Write weights in int8 with a scale per column, activations in uint8 between bounds measured on `batches`.
 
-    The bounds are means over batches, so that one outlier does not stretch them; outputs of products stay fp32. 16
-    batches of 32 rows are enough. Batches may have more keys than the graph has inputs. The file uses operators of ONNX
-    Runtime (com.microsoft), so no other engine reads it. UserError if nothing in the graph can be int8, or there are no
+    The bounds are means over batches, without outlier columns (smoothing.py); outputs of products stay fp32. 16 batches
+    of 32 rows are enough. Batches may have more keys than the graph has inputs. The file uses operators of ONNX Runtime
+    (com.microsoft), so no other engine reads it. UserError if nothing in the graph can be int8, or there are no
     batches. `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=False)
-    # Query, key and value products read one tensor, which is measured once.
-    activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # an ordered set
     remaining = iter(batches)
     first = next(remaining, None)
     if first is None:
         raise no_rows()
-    bounds = measure_bounds(model, activations, chain([first], remaining))
+    # Query, key and value products read one tensor, which is measured once.
+    rows = {tensor.name: tensor.dims[0] for tensor in model.graph.initializer if len(tensor.dims) == 2}
+    widths = {node.input[0]: rows[node.input[1]] for node in model.graph.node if node.name in names}
+    columns = measure_columns(model, widths, chain([first], remaining))
+    bounds = smooth_activations(model.graph, names, columns)
     products_to_int8(model, names, bounds)
     with staged_file(out) as stream:
         stream.write(model.SerializeToString())
@@ -139,23 +142,67 @@ _ERRORS_ONLY = 3  # log severity
 _TINY = np.finfo(np.float32).tiny  # a scale must not be 0
 
 
-def measure_bounds(model: onnx.ModelProto, names: Collection[str], batches: Iterable[Batch]) -> dict[str, Bounds]:
-    """Minimum and maximum of each tensor in `names`, as means over the batches. UserError if there are no batches.
-    Batches may have more keys than the graph has inputs.
+def measure_columns(
+    model: onnx.ModelProto, widths: Mapping[str, int], batches: Iterable[Batch]
+) -> dict[str, Columns]:
+    """The columns of tensors [..., columns], by name. `widths`: how many, by name.
+
+    Batches may have more keys than the graph has inputs, and there is at least one.
     """
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
-    wanted = [(name, kind) for name in names for kind in ("ReduceMin", "ReduceMax")]
-    for name, kind in wanted:
-        probed.graph.node.append(helper.make_node(kind, [name], [f"{name}.{kind}"], keepdims=0))
-        probed.graph.output.append(helper.make_tensor_value_info(f"{name}.{kind}", TensorProto.FLOAT, []))
+    graph, outputs = probed.graph, []
+    for name, width in widths.items():
+        shape = numpy_helper.from_array(np.array([-1, width], np.int64), f"{name}.shape")
+        graph.initializer.append(shape)
+        rows = f"{name}.rows"
+        graph.node.append(helper.make_node("Reshape", [name, shape.name], [rows]))
+        graph.node.append(helper.make_node("Mul", [rows, rows], [f"{rows}.squares"]))
+        for kind, given in (("ReduceMin", rows), ("ReduceMax", rows), ("ReduceMean", f"{rows}.squares")):
+            outputs.append(f"{name}.{kind}")
+            graph.node.append(helper.make_node(kind, [given], outputs[-1:], axes=[0], keepdims=0))
+            graph.output.append(helper.make_tensor_value_info(outputs[-1], TensorProto.FLOAT, [width]))
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     session = onnxruntime.InferenceSession(probed.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    inputs, outputs = [each.name for each in session.get_inputs()], [f"{name}.{kind}" for name, kind in wanted]
+    inputs = [each.name for each in session.get_inputs()]
     seen = [session.run(outputs, {name: batch[name] for name in inputs}) for batch in batches]
-    means = np.mean(np.array(seen, np.float64), axis=0).reshape(-1, 2)
-    return {name: (float(low), float(high)) for name, (low, high) in zip(names, means, strict=True)}
+    return columns_of(widths, seen)
+
+
+def smooth_activations(
+    graph: onnx.GraphProto, products: Collection[str], columns: Mapping[str, Columns]
+) -> dict[str, Bounds]:
+    """Divide the outlier columns of what the MatMul nodes `products` read, and multiply the rows of their weights;
+    returns the bounds of what they read then."""
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
+    uses = Counter(name for node in graph.node for name in node.input)
+    readers: dict[str, list[onnx.NodeProto]] = {}
+    for node in graph.node:
+        if node.name in products:
+            readers.setdefault(node.input[0], []).append(node)
+    bounds, before = {}, {}
+    for name, nodes in readers.items():
+        weights = {node.input[1]: numpy_helper.to_array(tensors[node.input[1]]) for node in nodes}
+        # A weight that several products share, as ALBERT's layers do, meets several activations.
+        shared = any(uses[weight] > 1 for weight in weights)
+        divisors = None if shared else columns[name].divisors(list(weights.values()), symmetric=False)
+        if divisors is None:
+            bounds[name] = columns[name].bounds()
+            continue
+        smooth = f"{name}.smooth"
+        bounds[smooth] = columns[name].bounds(divisors)
+        factors = numpy_helper.from_array(1 / divisors, f"{name}.factors")
+        graph.initializer.append(factors)
+        before[nodes[0].name] = helper.make_node("Mul", [name, factors.name], [smooth], smooth)
+        for weight, values in weights.items():
+            tensors[weight].CopyFrom(numpy_helper.from_array(values * divisors[:, None], weight))
+        for node in nodes:
+            node.input[0] = smooth
+    made = [each for node in graph.node for each in ([before[node.name], node] if node.name in before else [node])]
+    del graph.node[:]
+    graph.node.extend(made)
+    return bounds
 
 
 def products_to_int8(model: onnx.ModelProto, products: Collection[str], bounds: Mapping[str, Bounds]) -> None:

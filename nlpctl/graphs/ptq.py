@@ -8,7 +8,7 @@ int8, so their scores say nothing about the engine.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,13 +25,20 @@ from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights, write_onednn_program
 from nlpctl.graphs.program_edit import (
     StaticWorld,
+    declare,
     graph_files,
+    only,
+    operator,
     quiet_quantisers,
     read_parameters,
+    replace_operators,
+    set_argument,
     static_world,
     write_parameters,
 )
+from nlpctl.graphs.smoothing import Columns, columns_of
 from nlpctl.graphs.to_static import renamed_variables
+from nlpctl.paddle_version import described_tensor
 from nlpctl.upstream.kl_threshold import fast_kl
 from nlpctl.upstream.static_int8 import LARGEST, ProductsOnly
 
@@ -72,16 +79,19 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSe
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
         raise no_rows()
-    with static_world() as world:
+    with tempfile.TemporaryDirectory(prefix=".smooth-", dir=out.parent) as temporary:
         try:
-            _quantize(world, program, fp32, out, feeds, calibration)
+            smooth = smooth_activations(fp32, Path(temporary, "smooth"), feeds, calibration.skip)
+            program = read_program(graph_files(smooth)[0])
+            with static_world() as world:
+                _quantize(world, program, smooth, out, feeds, calibration)
         except (RuntimeError, ValueError, IndexError, AssertionError) as error:
             message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
             raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
-    _keep_output_names(read_program(graph_files(out)[0]), program)
-    if calibration.round_type == "adaround" or calibration.bias_correction:
-        wanted = {"adaround": calibration.round_type == "adaround", "bias_correction": calibration.bias_correction}
-        refine(fp32, program, out, feeds, **wanted)
+        _keep_output_names(read_program(graph_files(out)[0]), program)
+        if calibration.round_type == "adaround" or calibration.bias_correction:
+            wanted = {"adaround": calibration.round_type == "adaround", "bias_correction": calibration.bias_correction}
+            refine(smooth, program, out, feeds, **wanted)
 
 
 def _quantize(
@@ -138,6 +148,63 @@ def _keep_output_names(written: Program, program: Program) -> None:
     pairs = [(new, old) for new, old in zip(written.fetches, program.fetches, strict=True) if new != old]
     names = dict(pairs) | {old: f"{old}.unscaled" for _, old in pairs}
     written.file.write_bytes(renamed_variables(written.serialized, names))
+
+
+# -- outlier columns of what products read, divided (smoothing.py) ----------------------------------------------------
+
+
+def smooth_activations(fp32: Path, out: Path, feeds: Sequence[Batch], skip: Collection[str] = ()) -> Path:
+    """Write OUT.*, FP32.* with the outlier columns of what products read divided, and the rows of their weights
+    multiplied; it computes the same. `skip`: variables to leave. Returns `out`, or `fp32` where nothing is divided."""
+    desc, arrays = read_parameters(fp32)
+    program, block = read_program(graph_files(fp32)[0]), desc.blocks[0]
+    left = {*skip, *_into_narrow_products(program)}
+    # Products whose weight has other readers are left out, and with them what they read.
+    own = {op.inputs["Y"][0]: op.inputs["X"][0] for op in _matrix_products(program, arrays)}
+    left |= {name for name, weight in _products(program) if weight.name not in own}
+    names = sorted(set(own.values()) - left)
+    columns = _measure_columns(fp32, feeds, names) if names else {}
+    divisors = {}
+    for name, each in columns.items():
+        found = each.divisors([arrays[weight] for weight, given in own.items() if given == name], symmetric=True)
+        if found is not None:
+            divisors[name] = found
+    if not divisors:
+        return fp32
+    shapes = {variable.name: list(described_tensor(variable.type).tensor.dims) for variable in block.vars}
+    kept, done = [], set()
+    for op in block.ops:
+        given = own.get(only(op.inputs, "Y")) if op.type in PRODUCTS else None
+        if given in divisors:
+            smooth = f"{given}.smooth"
+            if given not in done:
+                done.add(given)
+                factors = declare(block, f"{given}.factors", "float32", divisors[given].shape, persistable=True)
+                arrays[factors] = 1 / divisors[given]
+                declare(block, smooth, "float32", shapes[given])
+                kept.append(operator(block, "elementwise_mul", {"X": given, "Y": factors}, {"Out": smooth}, axis=-1))
+            set_argument(op.inputs, "X", smooth)
+            weight = only(op.inputs, "Y")
+            arrays[weight] = arrays[weight] * divisors[given][:, None]
+        kept.append(op)
+    replace_operators(block, kept)
+    write_parameters(out, desc, arrays)
+    return out
+
+
+def _measure_columns(fp32: Path, feeds: Sequence[Batch], names: Sequence[str]) -> dict[str, Columns]:
+    """Run the fp32 graph and measure the columns of these variables."""
+    with static_world() as world:
+        program, _, _ = paddle.static.load_inference_model(str(fp32), world.executor)
+        outputs = []
+        # With a prefix, since names are counted from 0 here, and the graph has such names already.
+        with paddle.static.program_guard(program), paddle.utils.unique_name.guard("columns."):
+            for name in names:
+                variable = program.global_block().var(name)
+                rows = paddle.reshape(variable, [-1, variable.shape[-1]])
+                outputs += [rows.min(axis=0), rows.max(axis=0), (rows * rows).mean(axis=0)]
+        seen = [world.executor.run(program, feed=feed, fetch_list=outputs, scope=world.scope) for feed in feeds]
+    return columns_of(names, seen)
 
 
 # -- better int8 weights than rounding to nearest, judged by the outputs on calibration rows --------------------------

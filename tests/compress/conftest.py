@@ -39,6 +39,16 @@ class Attention(paddle.nn.Layer):
         return self.head(states.mean(1))
 
 
+class Outliers(Attention):
+    """A column of what the last product reads is far larger than the others, as in trained encoders."""
+
+    def __init__(self):
+        super().__init__()
+        bias = np.zeros(4 * SIZE, np.float32)
+        bias[7] = 60
+        self.inner.bias.set_value(bias)
+
+
 class Recurrent(paddle.nn.Layer):
     def __init__(self):
         super().__init__()
@@ -127,3 +137,8 @@ def attention(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture(scope="session")
 def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("recurrent"), Recurrent)
+
+
+@pytest.fixture(scope="session")
+def outliers(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return make(tmp_path_factory.mktemp("outliers"), Outliers)

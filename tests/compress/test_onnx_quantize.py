@@ -10,8 +10,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from nlpctl.errors import UserError
-from nlpctl.graphs.onnx_graph import read_graph, shrink_embeddings
-from nlpctl.graphs.onnx_quantize import Int8Graph, measure_bounds, quantize_dynamic, quantize_static
+from nlpctl.graphs import smoothing
+from nlpctl.graphs.onnx_graph import name_nodes, products_with_weights, read_graph, shrink_embeddings
+from nlpctl.graphs.onnx_quantize import (
+    Int8Graph,
+    measure_columns,
+    quantize_dynamic,
+    quantize_static,
+    smooth_activations,
+)
 
 
 def largest_error(found, expected):
@@ -59,15 +66,66 @@ def test_products_of_activations_stay_fp32(attention, tmp_path):
     assert kinds["QuantizeLinear"] == 3  # what query, key and value share, and what each half of the rest takes
 
 
-def test_bounds_are_the_mean_of_those_of_batches():
-    value = helper.make_tensor_value_info("value", TensorProto.FLOAT, [None])
-    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [None])
+def test_columns_are_measured():
+    value = helper.make_tensor_value_info("value", TensorProto.FLOAT, [None, None, 2])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [None, None, 2])
     graph = helper.make_graph([helper.make_node("Neg", ["value"], ["out"])], "g", [value], [out])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
-    batches = [{"value": np.array(each, np.float32), "more": None} for each in ([1, 2], [3, -4, 0], [2])]
-    bounds = measure_bounds(model, ["out", "value"], batches)
-    assert bounds == {"out": pytest.approx((-7 / 3, 1 / 3)), "value": pytest.approx((-1 / 3, 7 / 3))}
+    rows = ([[[1, 2], [3, -4]]], [[[5, 6]], [[7, 8]]])
+    batches = [{"value": np.array(each, np.float32), "more": None} for each in rows]
+    columns = measure_columns(model, {"out": 2, "value": 2}, batches)
+    assert columns["value"].lows.tolist() == [[1, -4], [5, 6]] and columns["value"].highs.tolist() == [[3, 2], [7, 8]]
+    assert columns["out"].lows.tolist() == [[-3, -2], [-7, -8]]
+    assert columns["out"].squares.tolist() == [[5, 10], [37, 50]]
     assert [each.name for each in model.graph.output] == ["out"]
+
+
+def test_outlier_columns_cost_the_others_nothing(outliers, tmp_path, monkeypatch):
+    quantize_static(outliers.folder / "model.onnx", tmp_path / "smooth.onnx", outliers.batches)
+    smooth = onnx.load(str(tmp_path / "smooth.onnx")).graph
+    monkeypatch.setattr(smoothing, "GAIN", np.inf)
+    quantize_static(outliers.folder / "model.onnx", tmp_path / "plain.onnx", outliers.batches)
+    plain = onnx.load(str(tmp_path / "plain.onnx")).graph
+    answers = (outliers.onnx(tmp_path / name) for name in ("smooth.onnx", "plain.onnx"))
+    rows = outliers.expected - outliers.expected.mean(0)
+    with_it, without = (largest_error(each - each.mean(0), rows) for each in answers)
+    assert with_it < 0.2 < 0.4 < without
+    # Only what has outliers pays for it.
+    added = Counter(each.op_type for each in smooth.node) - Counter(each.op_type for each in plain.node)
+    assert added == {"Mul": 1}
+
+
+def test_a_smoothed_graph_computes_the_same(outliers, tmp_path):
+    model = read_graph(outliers.folder / "model.onnx")
+    name_nodes(model.graph)
+    names = products_with_weights(model.graph)
+    rows = {each.name: each.dims[0] for each in model.graph.initializer if len(each.dims) == 2}
+    widths = {node.input[0]: rows[node.input[1]] for node in model.graph.node if node.name in names}
+    columns = measure_columns(model, widths, outliers.batches)
+    before = {name: each.bounds() for name, each in columns.items()}
+    bounds = smooth_activations(model.graph, names, columns)
+    (smooth,) = bounds.keys() - before.keys()
+    (far,) = before.keys() - bounds.keys()
+    assert smooth == f"{far}.smooth" and before[far][1] > 10 * bounds[smooth][1]
+    onnx.checker.check_model(model)
+    onnx.save(model, str(tmp_path / "smooth.onnx"))
+    np.testing.assert_allclose(outliers.onnx(tmp_path / "smooth.onnx"), outliers.expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_that_layers_share_are_not_changed(outliers, tmp_path):
+    """ALBERT's layers: a weight meets another activation in each."""
+    model = read_graph(outliers.folder / "model.onnx")
+    name_nodes(model.graph)
+    outer = next(each.name for each in model.graph.initializer if list(each.dims) == [128, 32])
+    far = next(node for node in model.graph.node if node.op_type == "MatMul" and node.input[1] == outer)
+    again = helper.make_node("MatMul", list(far.input), ["again"], "again")
+    model.graph.node.append(again)
+    model.graph.output.append(helper.make_tensor_value_info("again", TensorProto.FLOAT, None))
+    before = model.SerializeToString()
+    columns = measure_columns(model, {far.input[0]: 128}, outliers.batches)
+    bounds = smooth_activations(model.graph, [far.name, "again"], columns)
+    assert bounds == {far.input[0]: columns[far.input[0]].bounds()}
+    assert model.SerializeToString() == before
 
 
 def test_a_weight_has_a_scale_per_column(attention, tmp_path):

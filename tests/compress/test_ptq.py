@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import paddle
 import pytest
 
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.program import read_program
+from nlpctl.graphs import smoothing
 from nlpctl.graphs.int8_program import write_onednn_program
-from nlpctl.graphs.ptq import PtqSettings, quantize, simulate
+from nlpctl.graphs.program_edit import (
+    copied,
+    declare,
+    graph_files,
+    only,
+    read_parameters,
+    replace_operators,
+    set_argument,
+    write_parameters,
+)
+from nlpctl.graphs.ptq import PRODUCTS, PtqSettings, quantize, simulate, smooth_activations
 
 ALGORITHMS = ("avg", "abs_max", "mse", "emd", "hist")
 
@@ -46,6 +59,46 @@ def test_a_scale_per_weight(attention, tmp_path):
     settings = PtqSettings(weight_quantize_type="abs_max")
     quantize(attention.prefix, tmp_path / "int8", attention.batches, settings)
     assert largest_error(attention.paddle_int8(tmp_path / "int8"), attention.expected) < 0.35
+
+
+@pytest.mark.usefixtures("native_int8")
+@pytest.mark.parametrize("settings", [{}, {"round_type": "adaround"}, {"bias_correction": True}], ids=str)
+def test_outlier_columns_cost_the_others_nothing(outliers, tmp_path, monkeypatch, settings):
+    quantize(outliers.prefix, tmp_path / "smooth", outliers.batches, PtqSettings(**settings))
+    monkeypatch.setattr(smoothing, "GAIN", np.inf)
+    quantize(outliers.prefix, tmp_path / "plain", outliers.batches, PtqSettings(**settings))
+    answers = (outliers.paddle_int8(tmp_path / each) for each in ("smooth", "plain"))
+    rows = outliers.expected - outliers.expected.mean(0)
+    with_it, without = (largest_error(each - each.mean(0), rows) for each in answers)
+    assert with_it < 0.2 < 0.4 < without
+
+
+def test_a_smoothed_graph_computes_the_same(outliers, tmp_path):
+    smooth = smooth_activations(outliers.prefix, tmp_path / "smooth", outliers.batches)
+    assert smooth == tmp_path / "smooth"
+    np.testing.assert_allclose(outliers.simulated(smooth), outliers.expected, rtol=1e-4, atol=1e-4)
+    programs = (read_program(graph_files(each)[0]) for each in (outliers.prefix, smooth))
+    before, after = (Counter(op.type for op in each.operators) for each in programs)
+    assert after - before == {"elementwise_mul": 1} and not before - after
+
+
+def test_graphs_without_outliers_are_not_copied(attention, tmp_path):
+    assert smooth_activations(attention.prefix, tmp_path / "smooth", attention.batches) == attention.prefix
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_that_layers_share_are_not_changed(outliers, tmp_path):
+    """ALBERT's layers: a weight meets another activation in each."""
+    desc, arrays = read_parameters(outliers.prefix)
+    block = desc.blocks[0]
+    shared = outliers.network.outer.weight.name
+    product = next(copied(op) for op in block.ops if op.type in PRODUCTS and only(op.inputs, "Y") == shared)
+    given = only(product.inputs, "X")
+    set_argument(product.outputs, "Out", declare(block, "again", "float32", [-1, -1, 32]))
+    replace_operators(block, [*block.ops[:-1], product, block.ops[-1]])
+    write_parameters(tmp_path / "shared", desc, arrays)
+    assert smooth_activations(tmp_path / "shared", tmp_path / "smooth", outliers.batches) == tmp_path / "shared"
+    assert smooth_activations(outliers.prefix, tmp_path / "smooth", outliers.batches, (given,)) == outliers.prefix
 
 
 def test_the_files_are_smaller_and_name_what_the_graph_names(attention, tmp_path):
