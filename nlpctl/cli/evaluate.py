@@ -38,7 +38,10 @@ def evaluate(
     engine: EngineOption = None,
     precision: PrecisionOption = None,
     against: Annotated[
-        str | None, typer.Option("--against", metavar="MODEL", help="Another model, compared on the same rows.")
+        str | None,
+        typer.Option(
+            "--against", metavar="MODEL", help="Another model, compared on the same rows; --engine is not for it."
+        ),
     ] = None,
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Slice the rows by a column, or by label or length.")
