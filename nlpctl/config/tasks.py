@@ -285,6 +285,7 @@ QUESTION_ANSWERING = TaskInfo(
     labelled=False,
     window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
     ensemble_average="scores",
+    distillable=True,
     soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
     presets=(

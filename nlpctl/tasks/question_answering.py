@@ -82,7 +82,7 @@ class QuestionAnswering(Task):
         context = self._context(example.context, encoder)
         _, row_start = encoder.starts(len(question), pair=True)
         assert row_start is not None, "of a pair"
-        return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)
+        return question_windows(example, question, row_start, context, free, self.data.doc_stride)
 
     def _context(self, text: str, encoder: TextEncoder) -> Pieces:
         """The pieces of a context. The last ones are kept: the questions of a paragraph follow each other."""

@@ -13,7 +13,7 @@ from made_runs import make_run
 
 from nlpctl.compress.costs import row_counter, trained_rows
 from nlpctl.compress.networks import training
-from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, train_student
+from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, place_losses, train_student
 from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
 from nlpctl.compress.networks.teacher import key_of, open_teacher, varied_examples
 from nlpctl.compress.networks.training import load_source, read_data
@@ -41,6 +41,7 @@ SHORT = ("training.max_steps=3", "training.report_to=none", "training.logging_st
 INSIDE = ("distillation.hidden=1", "distillation.attention=0.1", "distillation.relations=1")
 MORE_TEXTS = "distillation.generate.copies=2"
 OWN = "distillation.model.from_scratch."
+WINDOWS = ("data.max_seq_length=10", "data.doc_stride=3")  # of questions, several for a context
 
 
 def own_network(architecture: str, *more: str) -> tuple[str, ...]:
@@ -58,6 +59,11 @@ CASES = {
     "tagger with a crf": (("token_classification", "bert", "crf"), (MORE_TEXTS, "distillation.hard=0.5")),
     "words": (("sequence_classification", "bert"), (MORE_TEXTS, *own_network("bilstm", f"{OWN}unit=words"))),
     "characters": (("text_matching", "ernie"), own_network("textcnn", "distillation.hard=0.2")),
+    "reader": (
+        ("question_answering", "bert"),
+        (*INSIDE, "distillation.hard=0.5", *WINDOWS),
+    ),
+    "reader, kl": (("question_answering", "ernie"), ("distillation.loss=kl", "distillation.temperature=2")),
     "bag": (("multi_label_classification", "ernie"), own_network("bag_of_embeddings", "distillation.loss=kl")),
     "lexical": (("lexical_analysis", "ernie"), own_network("bigru", MORE_TEXTS)),
     "student of a bilstm": (("sequence_classification", "bilstm"), own_network("bag_of_embeddings", MORE_TEXTS)),
@@ -243,6 +249,52 @@ def test_embedding_starts_from_the_teachers_vectors(tmp_path: Path) -> None:
     assert (vectors[student.tokenizer.pad_token_id] == 0).all()
 
 
+def test_a_readers_student_comes_to_say_what_the_teacher_says(tmp_path: Path) -> None:
+    recipe, source, setup = opened(
+        tmp_path, ("question_answering", "bert"), *WINDOWS, "training.max_steps=300", *at_steps(300),
+        "training.per_device_train_batch_size=32", "distillation.learning_rate=0.005", "distillation.fit=0",
+    )  # fmt: skip
+    model = train_student(recipe, source, RunDirectory(tmp_path / "student"), setup)
+    rows = list(read_data(recipe, load_source(recipe, source)).train)
+    teacher, student = (
+        np.concatenate(open_teacher(recipe, each, setup).answers(rows, 16)) for each in (source, str(model))
+    )
+    assert teacher.shape == student.shape and teacher.shape[1] == 2
+    assert ((student - teacher) ** 2).mean() < 0.5 * teacher.var()
+
+
+def test_a_reader_learns_each_windows_logits_at_their_places(tmp_path: Path) -> None:
+    recipe, source, setup = opened(tmp_path, ("question_answering", "bert"), *WINDOWS)
+    teacher = open_teacher(recipe, source, setup)
+    rows = list(read_data(recipe, teacher.model).train)
+    answers = dict(zip(map(key_of, rows), teacher.answers(rows, 4), strict=True))
+    features = [feature for row in rows for feature in teacher.task.features(row, teacher.encoder)]
+    assert len(features) > len(rows)
+    plain = teacher.task.collator(teacher.encoder, labelled=True)
+    batch = TaughtCollator(plain, answers, 2)(features)
+    inputs = {name: paddle.to_tensor(batch[name]) for name in ("input_ids", "token_type_ids")}
+    with paddle.no_grad():
+        outputs = np.stack([each.numpy() for each in teacher.network(**inputs)], -1)
+    wanted = outputs * batch["places"][..., None]
+    np.testing.assert_allclose(batch["teacher_logits"], wanted, atol=1e-3)
+
+
+def test_losses_of_places() -> None:
+    places = paddle.to_tensor(np.array([[1, 0, 1, 1]], np.float32))
+    teacher = paddle.to_tensor(np.array([[1.0, 5.0, 2.0, 3.0]], np.float32))
+    for loss in ("mse", "kl"):
+        section = DistillationSection(loss=loss, temperature=2.0)
+        far = paddle.to_tensor(np.array([[1.0, -70.0, 2.0, 3.0]], np.float32))  # where no answer may be
+        assert place_losses(far, teacher, places, section).numpy() == pytest.approx([0], abs=1e-6)
+    student = paddle.to_tensor(np.array([[0.0, 0.0, 0.0, 0.0]], np.float32))
+    found = place_losses(student, teacher, places, DistillationSection(loss="mse"))
+    assert found.numpy() == pytest.approx([(1 + 4 + 9) / 3])
+    p = np.exp([1.0, 2.0, 3.0])
+    p /= p.sum()
+    found = place_losses(student, teacher, places, DistillationSection(loss="kl"))
+    assert found.numpy() == pytest.approx([(p * np.log(3 * p)).sum()], rel=1e-5)
+
+
 def test_losses_of_answers() -> None:
     student, teacher = np.array([[1.0, -1.0]], np.float32), np.array([[2.0, 0.5]], np.float32)
     one, other = paddle.to_tensor(student), paddle.to_tensor(teacher)
@@ -288,7 +340,9 @@ def test_generated_examples_are_new_and_the_same_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "message"),
     [
-        (("question_answering", "bert"), (), "distill does not support question_answering"),
+        (("semantic_indexing", "bert"), (), "distill does not support semantic_indexing"),
+        (("question_answering", "bert"), own_network("bilstm"), "consists of layers of its teacher"),
+        (("question_answering", "bert"), (MORE_TEXTS,), "the answer would be lost"),
         (("sequence_classification", "bilstm"), (), "bilstm has no layers that a student could take"),
         (("sequence_classification", "bert"), ("distillation.num_hidden_layers=3",), "the teacher has 2 layers"),
         (("token_classification", "bert"), ("distillation.student={}",), "the student's task is sequence_class"),
@@ -315,7 +369,7 @@ def test_relation_heads_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_labels_are_what_the_teacher_decides(tmp_path: Path) -> None:
-    for name in ("many", "crf"):
+    for name in ("many", "crf", "reader"):
         (tmp_path / name).mkdir()
     recipe, source, setup = opened(tmp_path / "many", ("multi_label_classification", "bert"))
     teacher = open_teacher(recipe, source, setup)
@@ -331,6 +385,14 @@ def test_labels_are_what_the_teacher_decides(tmp_path: Path) -> None:
     predictor = DygraphPredictor(teacher.network)
     wanted = prediction_pipeline(teacher.task, teacher.encoder, predictor).predictions(rows, 4)
     assert [list(each.tags) for each in found] == [np.concatenate(each).tolist() for each in wanted]
+    recipe, source, setup = opened(tmp_path / "reader", ("question_answering", "bert"), *WINDOWS)
+    teacher = open_teacher(recipe, source, setup)
+    rows = list(read_data(recipe, teacher.model).train)
+    found = teacher.labelled(rows, teacher.answers(rows, 4))
+    parts = prediction_pipeline(teacher.task, teacher.encoder, DygraphPredictor(teacher.network)).predictions(rows, 4)
+    given = [teacher.task.answer(*each)["answer"] for each in zip(rows, parts, strict=True)]
+    assert [each.answers[0].text for each in found] == given
+    assert all(each.context[each.answers[0].start :].startswith(each.answers[0].text) for each in found)
 
 
 def test_plan_knows_the_files_of_students(tmp_path: Path) -> None:
@@ -397,6 +459,6 @@ def test_an_error_of_the_teachers_answers_is_handed_on():
             return {"input_ids": np.zeros((len(examples), 1), np.int64)}
 
     row = TextExample("good", None, 0)
-    collate = TaughtCollator(Ids(None, 8, with_labels=True), {key_of(row): np.zeros((1, 2))}, labels=3)
+    collate = TaughtCollator(Ids(None, 8, with_labels=True), {key_of(row): np.zeros((1, 2))}, width=3)
     with pytest.raises(RunFailed, match="making a batch failed: ValueError"):
         raise_failure(collate([row]))

@@ -10,10 +10,12 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batches.question_features import Window, window_ranges
+from nlpctl.data.rows.question_rows import QuestionExample
 from nlpctl.data.text.piece_spans import Pieces
 from nlpctl.tasks.question_answering import AnswerCandidate, best_answers, probabilities, window_scores
 
 ROW_START = 4  # [CLS] q q [SEP]
+EXAMPLE = QuestionExample(None, "", "", None)
 
 
 def context(length):
@@ -34,7 +36,7 @@ def scored(pieces, ranges, starts, ends, n_best=5, longest=50, null=(0.0, 0.0)):
         row[:, 0] = null
         row[0, ROW_START : ROW_START + end - begin] = starts[begin:end]
         row[1, ROW_START : ROW_START + end - begin] = ends[begin:end]
-        window = Window(np.zeros(2, np.int32), ROW_START, pieces, begin, end, None, None)
+        window = Window(EXAMPLE, 0, np.zeros(2, np.int32), ROW_START, pieces, begin, end, None, None)
         made.append(window_scores(window, *row, n_best, longest))
     return made
 

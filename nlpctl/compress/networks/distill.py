@@ -20,7 +20,7 @@ import paddle.nn.functional as F
 
 from nlpctl import console
 from nlpctl.compress.networks.layer_losses import PROJECTION, LayerLosses
-from nlpctl.compress.networks.soft_targets import mean_over_words
+from nlpctl.compress.networks.soft_targets import FAR, Outputs, mean_over_words
 from nlpctl.compress.networks.student import (
     check_layer_losses,
     check_tokens,
@@ -38,6 +38,7 @@ from nlpctl.compress.networks.teacher import (
     Teacher,
     key_of,
     open_teacher,
+    part_of,
     texts_of,
     unlabelled_examples,
     varied_examples,
@@ -49,6 +50,7 @@ from nlpctl.config.recipe_of import usable_student
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.batches.collate import Batch, Collator
+from nlpctl.data.batches.question_features import Window
 from nlpctl.data.batches.tagged_features import TaggedWindow
 from nlpctl.data.rows.examples import ExampleList
 from nlpctl.data.text.encoder import Encoding, TextEncoder
@@ -65,7 +67,8 @@ from nlpctl.training.user_loss import Loss
 # --------------------------------------------------------------------------------------------------
 # A task whose loss includes the teacher's answers; the batches carry them next to the labels.
 
-TEACHER_ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tagger [batch, length, tags]
+# A key in a batch: [batch, labels]; of a tagger [batch, length, tags]; of a reader [batch, length, 2], start and end.
+TEACHER_ANSWERS = "teacher_logits"
 
 Prepare = Callable[[LoadedModel], LayerLosses | None]
 
@@ -73,10 +76,10 @@ Prepare = Callable[[LoadedModel], LayerLosses | None]
 class TaughtCollator(Collator):
     """The batches of a task with the teacher's logits; zeros for a text without the teacher's answer (dev rows)."""
 
-    def __init__(self, inner: Collator, answers: Answers, labels: int):
-        """`inner`: the task's own; `answers`: the teacher's; `labels`: how many the student knows."""
+    def __init__(self, inner: Collator, answers: Answers, width: int):
+        """`inner`: the task's own; `answers`: the teacher's; `width`: of the student's logits."""
         super().__init__(inner.encoder, inner.max_length, inner.with_labels)
-        self.inner, self.answers, self.labels = inner, answers, labels
+        self.inner, self.answers, self.width = inner, answers, width
 
     def encodings(self, examples: Sequence[Any], tell_cut: bool = True) -> list[Encoding]:
         return self.inner.encodings(examples, tell_cut)
@@ -84,14 +87,14 @@ class TaughtCollator(Collator):
     def arrays(self, examples: Sequence[Any], encodings: Sequence[Encoding]) -> Batch:
         batch = self.inner.arrays(examples, encodings)
         rows, length = batch["input_ids"].shape
-        windows = isinstance(examples[0], TaggedWindow)
-        logits = np.zeros((rows, length, self.labels) if windows else (rows, self.labels), np.float32)
+        windows = isinstance(examples[0], TaggedWindow | Window)
+        logits = np.zeros((rows, length, self.width) if windows else (rows, self.width), np.float32)
         for row, feature in zip(logits, examples, strict=True):
             answer = self.answers.get(key_of(feature.example if windows else feature))
             if answer is None:
                 continue
             if windows:
-                row[feature.places] = answer[feature.first : feature.first + len(feature.places)]
+                row[feature.places] = answer[part_of(feature)]
             else:
                 row[:] = answer[0]
         return {**batch, TEACHER_ANSWERS: logits}
@@ -114,7 +117,9 @@ class Taught(Task):
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
         # super() is the class of the task, made known in `taught`, and not Task itself, where this is abstract.
         collate = super().collator(encoder, labelled=labelled)  # type: ignore[safe-super]
-        return TaughtCollator(collate, self.teacher_answers, len(self.labels)) if labelled else collate
+        # A reader has no labels, but a start and an end.
+        width = len(self.labels) or len(self.output_names)
+        return TaughtCollator(collate, self.teacher_answers, width) if labelled else collate
 
     def training_loss(
         self,
@@ -125,15 +130,19 @@ class Taught(Task):
     ) -> paddle.Tensor:
         outputs = as_tuple(run(**inputs))
         section = self.section
-        loss = (1 - section.hard) * self._answer_loss(outputs[0], labels)
+        loss = (1 - section.hard) * self._answer_loss(outputs, labels)
         if section.hard:
             loss = loss + section.hard * self.of_labels(network, outputs, labels)
         return loss if self.layer_losses is None else loss + self.layer_losses.loss(inputs)
 
-    def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
-        """The mean over the rows of the distance to the teacher's logits; for a tagger, first the mean over the
-        words."""
-        losses = answer_losses(logits, labels[TEACHER_ANSWERS], self.section, independent=self.independent)
+    def _answer_loss(self, outputs: Outputs, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
+        """The mean over the rows of the distance to the teacher's logits; for a tagger, first the mean over the words,
+        for a reader that over start and end."""
+        teacher = labels[TEACHER_ANSWERS]
+        if "places" in labels:
+            ends = zip(outputs, paddle.unstack(teacher, -1), strict=True)
+            return sum(place_losses(*pair, labels["places"], self.section).mean() for pair in ends) / len(outputs)
+        losses = answer_losses(outputs[0], teacher, self.section, independent=self.independent)
         return losses.mean() if losses.ndim == 1 else mean_over_words(losses, labels)
 
 
@@ -156,6 +165,17 @@ def answer_losses(
     wanted = F.softmax(teacher, axis=-1)
     divergence = (wanted * (F.log_softmax(teacher, axis=-1) - F.log_softmax(student, axis=-1))).sum(-1)
     return temperature**2 * (divergence.mean(-1) if independent else divergence)
+
+
+def place_losses(
+    student: paddle.Tensor, teacher: paddle.Tensor, places: paddle.Tensor, section: DistillationSection
+) -> paddle.Tensor:
+    """`answer_losses` [batch] of a reader's logits [batch, length] for starts or ends; `places`: 1 where an answer may
+    begin or end, else 0."""
+    if section.loss == "mse":
+        return (((student.astype("float32") - teacher) ** 2) * places).sum(-1) / places.sum(-1)
+    closed = (1 - places) * FAR
+    return answer_losses(student.astype("float32") - closed, teacher - closed, section, independent=False)
 
 
 def taught(task: Task, recipe: Recipe, answers: Answers, of_labels: Loss, prepare: Prepare) -> Task:
@@ -187,6 +207,8 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
+    if recipe.task == "question_answering":
+        _check_reader(section)
     usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
@@ -196,6 +218,18 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
         raise UserError(message, "distillation.model", "describe one: distillation.model.from_scratch, or .student")
     if isinstance(config.get("num_hidden_layers"), int):
         student_layers(section, config["num_hidden_layers"])
+
+
+def _check_reader(section: DistillationSection) -> None:
+    """UserError: a student that reads other tokens has no place for each of the teacher's logits, and a varied text
+    loses its answer."""
+    if not is_made_of_layers(section):
+        key = "distillation.student" if section.student is not None else "distillation.model"
+        message = "a student of question answering consists of layers of its teacher"
+        raise UserError(message, key, "leave it out; distillation.num_hidden_layers says how many")
+    if section.generate.copies:
+        message = "texts of question answering are not varied: the answer would be lost"
+        raise UserError(message, "distillation.generate.copies", "leave it out; distillation.unlabelled adds questions")
 
 
 def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:

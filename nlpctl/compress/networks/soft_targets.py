@@ -23,7 +23,7 @@ Outputs = tuple[paddle.Tensor, ...]
 Labels = Mapping[str, paddle.Tensor]
 SoftLoss = Callable[[Outputs, Outputs, Labels], paddle.Tensor]  # of student, teacher, batch
 
-_FAR = 1e4  # subtracted from the logits of positions where no answer can be
+FAR = 1e4  # subtracted from the logits of positions where no answer can be
 
 
 def soft_loss(recipe: Recipe) -> SoftLoss:
@@ -77,7 +77,7 @@ def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
 
 def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """The mean over start and end, over the positions where an answer can be."""
-    closed = (1 - labels["places"]).astype("float32") * _FAR
+    closed = (1 - labels["places"]).astype("float32") * FAR
     pairs = zip(student, teacher, strict=True)
     losses = [cross_entropy(mine.astype("float32") - closed, theirs - closed).mean() for mine, theirs in pairs]
     return sum(losses) / len(losses)

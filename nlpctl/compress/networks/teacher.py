@@ -20,12 +20,14 @@ import paddle
 from nlpctl import console
 from nlpctl.compress.networks.training import load_source
 from nlpctl.config.schema import GeneratedSection, Recipe
+from nlpctl.data.batches.question_features import Window
 from nlpctl.data.batches.tagged_features import TaggedWindow
 from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.rows.tagged_rows import TaggedExample, put_together
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.rows.text_rows import TextExample
@@ -191,13 +193,21 @@ def key_of(example: Any) -> Any:
     """The key of an example without its labels, for finding duplicates."""
     if isinstance(example, TaggedExample):
         return example.text, example.bounds.tobytes()
+    if isinstance(example, QuestionExample):
+        return example.question, example.context
     return example.text, example.text_pair
+
+
+def part_of(window: TaggedWindow | Window) -> slice:
+    """What a window gives of the logits of its example."""
+    first = window.first if isinstance(window, TaggedWindow) else window.earlier
+    return slice(first, first + len(window.places))
 
 
 def without_label(example: Any) -> Any:
     """The same example without labels."""
-    field = {TextExample: "label", MultiLabelExample: "labels", TaggedExample: "tags"}[type(example)]
-    return replace(example, **{field: None})
+    fields = {TextExample: "label", MultiLabelExample: "labels", TaggedExample: "tags", QuestionExample: "answers"}
+    return replace(example, **{fields[type(example)]: None})
 
 
 def _example(model: Any, texts: Sequence[Words]) -> Any | None:
@@ -226,7 +236,9 @@ AT_ONCE = 2048  # texts sorted by length together; their answers form one file
 SIMILAR = 12  # candidate replacements per word
 _ROWS = 2048  # words compared with all others at once
 
-Answers = Mapping[Any, np.ndarray]  # key of an example -> its logits: [1, labels], or [words, tags]
+# The key of an example -> its logits: [1, labels]; [words, tags]; or for a question [places, 2], start and end at the
+# places of one window after the other.
+Answers = Mapping[Any, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -244,7 +256,7 @@ class Teacher:
         return self.model.network
 
     def answers(self, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
-        """float32 logits of each example: [1, labels]; of a tagged one [words, tags], without a CRF's transitions."""
+        """float32 logits of each example, as in Answers; without a CRF's transitions."""
         with self._engine(examples[0]) as predictor:
             return self._answers(predictor, examples, batch_size)
 
@@ -295,6 +307,9 @@ class Teacher:
         if isinstance(examples[0], TaggedExample):
             tags = map(self._tags, examples, answers)
             return [replace(each, tags=array("i", ids.tolist())) for each, ids in zip(examples, tags, strict=True)]
+        if isinstance(examples[0], QuestionExample):
+            spans = map(self._spans, examples, answers)
+            return [replace(each, answers=given) for each, given in zip(examples, spans, strict=True)]
         labels = self.task.labels
         decided = self.task.answers(examples, [[answer[0]] for answer in answers])
         label_ids: list[dict[str, Any]]
@@ -309,12 +324,22 @@ class Teacher:
         if self.task.recipe.model.head != "crf":
             return answer.argmax(-1)
         features = self.task.features(example, self.encoder)
-        chains = [answer[part.first : part.first + len(part.places)] for part in features]
+        chains = [answer[part_of(each)] for each in features]
         return np.concatenate(viterbi(chains, self.network.crf.transitions.numpy()))
 
+    def _spans(self, example: QuestionExample, answer: np.ndarray) -> tuple[GoldAnswer, ...]:
+        """The answer to a question, or none."""
+        features = self.task.features(example, self.encoder)
+        logits = np.zeros((2, len(features), self.task.data.max_seq_length), np.float32)
+        for row, feature in enumerate(features):
+            logits[:, row, feature.places] = answer[part_of(feature)].T
+        (given,) = self.task.answers([example], [self.task.predictions(tuple(logits), features)])
+        return () if given["answer"] is None else (GoldAnswer(given["answer"], given["start"]),)
+
     def _mark(self, examples: Sequence[Any]) -> str:
-        """The cache key of answers: the teacher's weights and the texts in their order."""
-        digest = hashlib.sha256(self.fingerprint.encode())
+        """The cache key of answers: the teacher's weights, its windows, and the texts in their order."""
+        data = self.task.data
+        digest = hashlib.sha256(f"{self.fingerprint} {data.max_seq_length} {data.doc_stride}".encode())
         for example in examples:
             # The order matters: answers are stored by position.
             digest.update(repr(key_of(example)).encode())
@@ -383,8 +408,9 @@ def _giving_logits(task: Task) -> Task:
     """The same task, with the logits of a feature as its prediction."""
 
     def predictions(self: Task, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[np.ndarray]:
-        rows = zip(outputs[0], features, strict=True)
-        return [row[feature.places] if isinstance(feature, TaggedWindow) else row for row, feature in rows]
+        logits = np.stack(outputs, -1) if isinstance(features[0], Window) else outputs[0]
+        rows = zip(logits, features, strict=True)
+        return [row[feature.places] if isinstance(feature, TaggedWindow | Window) else row for row, feature in rows]
 
     kind = type(f"LogitsOf{type(task).__name__}", (type(task),), {"predictions": predictions})
     return kind(task.recipe, task.labels, task.thresholds)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nlpctl.data.batches.collate import Collator
-from nlpctl.data.rows.question_rows import GoldAnswer
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.text.piece_spans import Pieces
 from nlpctl.errors import UserError
@@ -26,9 +26,12 @@ class Window:
     """Pieces `begin` to `end` of the context with the question before them.
 
     `first` and `last` are the pieces where the answer begins and ends, counted in the context; None if they are not in
-    this window. Windows of one context share its arrays.
+    this window. `earlier`: how many `places` the example's windows before this one have together. Windows of one
+    context share its arrays.
     """
 
+    example: QuestionExample
+    earlier: int
     question: np.ndarray  # int32 [pieces of the question]
     row_start: int  # place of the window's first piece of the context in the row that the network reads
     context: Pieces
@@ -41,6 +44,12 @@ class Window:
     def byte_length(self) -> int:
         """In pieces, which is what batches are sorted by in the end."""
         return len(self.question) + self.end - self.begin
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where an answer may begin or end in the row that the network reads: at [CLS], which stands for no answer in
+        this window, and at the pieces of the context; int [1 + pieces]."""
+        return np.r_[NULL_POSITION, self.row_start : self.row_start + self.end - self.begin]
 
 
 def window_ranges(length: int, free: int, stride: int) -> Iterator[tuple[int, int]]:
@@ -59,24 +68,26 @@ def window_ranges(length: int, free: int, stride: int) -> Iterator[tuple[int, in
 
 
 def question_windows(
-    question: Pieces, row_start: int, context: Pieces, answers: Sequence[GoldAnswer], free: int, stride: int
+    example: QuestionExample, question: Pieces, row_start: int, context: Pieces, free: int, stride: int
 ) -> list[Window]:
-    """The windows of one question. `free`: pieces of the context that fit next to it, at least 1.
+    """The windows of an example, whose texts have these pieces. `free`: pieces of the context that fit next to the
+    question, at least 1.
 
     The answer is marked in every window that holds it whole. One that is in no window whole has its first
     piece marked in the windows that hold that, its last piece likewise: decoding joins them.
     """
     ranges = list(window_ranges(len(context), free, stride))
-    first, last = gold_pieces(context, answers)
+    first, last = gold_pieces(context, example.answers or ())
     # An answer longer than the overlap may be whole in no window at all.
     split = not any(_within(first, one) and _within(last, one) for one in ranges)
-    windows = []
+    windows: list[Window] = []
+    earlier = 0
     for one in ranges:
         has_first, has_last = _within(first, one), _within(last, one)
         marks_first, marks_last = (has_first, has_last) if split else (has_first and has_last,) * 2
-        windows.append(
-            Window(question.ids, row_start, context, *one, first if marks_first else None, last if marks_last else None)
-        )
+        marked = first if marks_first else None, last if marks_last else None
+        windows.append(Window(example, earlier, question.ids, row_start, context, *one, *marked))
+        earlier += 1 + one[1] - one[0]
     return windows
 
 
@@ -155,10 +166,8 @@ class WindowCollator(Collator):
             batch["start_positions"] = _positions(shifts, [window.first for window in examples])
             batch["end_positions"] = _positions(shifts, [window.last for window in examples])
             batch["places"] = np.zeros(batch["input_ids"].shape, np.float32)
-            # [CLS] stays allowed: it stands for no answer in this window.
-            batch["places"][:, NULL_POSITION] = 1
-            for row, (shift, window) in enumerate(zip(shifts, examples, strict=True)):
-                batch["places"][row, shift + window.begin : shift + window.end] = 1
+            for row, window in zip(batch["places"], examples, strict=True):
+                row[window.places] = 1
         return batch
 
 

@@ -16,7 +16,7 @@ from nlpctl.data.batches.question_features import (
     question_windows,
     window_ranges,
 )
-from nlpctl.data.rows.question_rows import GoldAnswer
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.text.piece_spans import Pieces, read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
@@ -37,9 +37,20 @@ def pieces(count):
     return Pieces(np.arange(100, 100 + count, dtype=np.int32), spans)
 
 
+def example(answers=()):
+    return QuestionExample(None, "", "", tuple(answers))
+
+
 def marked(context, answers, free, stride):
-    windows = question_windows(pieces(2), 4, context, answers, free, stride)
+    windows = question_windows(example(answers), pieces(2), 4, context, free, stride)
     return [(window.begin, window.end, window.first, window.last) for window in windows]
+
+
+def test_places_of_windows():
+    """One behind the other; each begins with [CLS]."""
+    windows = question_windows(example(), pieces(2), 4, pieces(11), 6, 3)
+    assert [window.places.tolist() for window in windows] == [[0, *range(4, 10)], [0, *range(4, 10)], [0, *range(4, 9)]]
+    assert [window.earlier for window in windows] == [0, 7, 14]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +121,7 @@ def test_batches(encoder):
     text, question = "一二三四五六七八九十", read_pieces("什么", encoder)
     context = read_pieces(text, encoder)
     _, row_start = encoder.starts(len(question), pair=True)
-    windows = question_windows(question, row_start, context, [GoldAnswer("四五", 3)], 6, 3)
+    windows = question_windows(example([GoldAnswer("四五", 3)]), question, row_start, context, 6, 3)
     batch = WindowCollator(encoder, 11, with_labels=True)(windows)
     assert batch["input_ids"].shape == (3, 11)
     assert batch["input_ids"].dtype == batch["start_positions"].dtype == np.int64
