@@ -200,15 +200,16 @@ ANSWERS = ".answers"  # suffix of the folder next to the student's run that cach
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """UserError if a model with this config.json cannot have the recipe's student. Called before any work."""
     section = recipe.distillation
-    if not task_info(recipe.task).distillable:
+    info = task_info(recipe.task)
+    if not info.distillable:
         known = ", ".join(task.name for task in known_tasks() if task.distillable)
         hint = f"it supports {known}; dynabert and the int8 strategies support more tasks"
         raise UserError(f"distill does not support {recipe.task}", recipe.where("task"), hint)
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
-    if recipe.task == "question_answering":
-        _check_reader(section)
+    if info.places:
+        _check_places(recipe)
     usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
@@ -220,15 +221,16 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
         student_layers(section, config["num_hidden_layers"])
 
 
-def _check_reader(section: DistillationSection) -> None:
+def _check_places(recipe: Recipe) -> None:
     """UserError: a student that reads other tokens has no place for each of the teacher's logits, and a varied text
     loses its answer."""
+    section = recipe.distillation
     if not is_made_of_layers(section):
         key = "distillation.student" if section.student is not None else "distillation.model"
-        message = "a student of question answering consists of layers of its teacher"
+        message = f"a student of {recipe.task} consists of layers of its teacher"
         raise UserError(message, key, "leave it out; distillation.num_hidden_layers says how many")
     if section.generate.copies:
-        message = "texts of question answering are not varied: the answer would be lost"
+        message = f"texts of {recipe.task} are not varied: the answer would be lost"
         raise UserError(message, "distillation.generate.copies", "leave it out; distillation.unlabelled adds questions")
 
 
