@@ -79,7 +79,7 @@ def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> N
         made += tensors
     del graph.node[:]
     graph.node.extend(kept)
-    used = read_names(graph) | {tensor.name for tensor in graph.output}
+    used = read_names(graph).keys() | {tensor.name for tensor in graph.output}
     needed = [tensor for tensor in [*graph.initializer, *made] if tensor.name in used]
     del graph.initializer[:]
     graph.initializer.extend(needed)
@@ -148,18 +148,18 @@ def shrink_embeddings(graph: onnx.GraphProto) -> int:
     return len(shrunk)
 
 
-def read_names(graph: onnx.GraphProto) -> set[str]:
-    """The names that the nodes of a graph read, and those of the graphs in them, such as the branches of an If."""
-    names = {name for node in graph.node for name in node.input}
+def read_names(graph: onnx.GraphProto) -> Counter[str]:
+    """How often the nodes of a graph read each name, and those of the graphs in them, such as the branches of an If."""
+    names = Counter(name for node in graph.node for name in node.input)
     for attribute in (attribute for node in graph.node for attribute in node.attribute):
         for inner in [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]:
-            names |= read_names(inner) | {tensor.name for tensor in inner.output}
+            names += read_names(inner) + Counter(tensor.name for tensor in inner.output)
     return names
 
 
 def drop_unused(graph: onnx.GraphProto, names: Iterable[str]) -> None:
     """Remove the initialisers in `names` that no node reads."""
-    unused = set(names) - read_names(graph)
+    unused = set(names) - read_names(graph).keys()
     kept = [tensor for tensor in graph.initializer if tensor.name not in unused]
     del graph.initializer[:]
     graph.initializer.extend(kept)

@@ -33,6 +33,7 @@ from nlpctl.graphs.onnx_graph import (
     name_nodes,
     products_with_weights,
     read_graph,
+    read_names,
     shrink_embeddings,
     sum_residuals,
 )
@@ -70,10 +71,10 @@ def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
 def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Graph:
     """Write weights in int8 with a scale per column, activations in uint8 between bounds measured on `batches`.
 
-    The bounds are means over batches, without outlier columns (smoothing.py); outputs of products stay fp32. 16 batches
-    of 32 rows are enough. Batches may have more keys than the graph has inputs. The file uses operators of ONNX Runtime
-    (com.microsoft), so no other engine reads it. UserError if nothing in the graph can be int8, or there are no
-    batches. `out` is written atomically.
+    The bounds are means over batches, after outlier columns are divided (smoothing.py); outputs of products stay fp32.
+    16 batches of 32 rows are enough. Batches may have more keys than the graph has inputs. The file uses operators of
+    ONNX Runtime (com.microsoft), so no other engine reads it. UserError if nothing in the graph can be int8, or there
+    are no batches. `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=False)
     remaining = iter(batches)
@@ -176,7 +177,7 @@ def smooth_activations(
     """Divide the outlier columns of what the MatMul nodes `products` read, and multiply the rows of their weights;
     returns the bounds of what they read then."""
     tensors = {tensor.name: tensor for tensor in graph.initializer}
-    uses = Counter(name for node in graph.node for name in node.input)
+    uses = read_names(graph) + Counter(tensor.name for tensor in graph.output)
     readers: dict[str, list[onnx.NodeProto]] = {}
     for node in graph.node:
         if node.name in products:

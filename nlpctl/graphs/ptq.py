@@ -38,7 +38,6 @@ from nlpctl.graphs.program_edit import (
 )
 from nlpctl.graphs.smoothing import Columns, columns_of
 from nlpctl.graphs.to_static import renamed_variables
-from nlpctl.paddle_version import described_tensor
 from nlpctl.upstream.kl_threshold import fast_kl
 from nlpctl.upstream.static_int8 import LARGEST, ProductsOnly
 
@@ -81,7 +80,7 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSe
         raise no_rows()
     with tempfile.TemporaryDirectory(prefix=".smooth-", dir=out.parent) as temporary:
         try:
-            smooth = smooth_activations(fp32, Path(temporary, "smooth"), feeds, calibration.skip)
+            smooth = smooth_activations(fp32, Path(temporary, "smooth"), feeds, calibration)
             program = read_program(graph_files(smooth)[0])
             with static_world() as world:
                 _quantize(world, program, smooth, out, feeds, calibration)
@@ -153,58 +152,74 @@ def _keep_output_names(written: Program, program: Program) -> None:
 # -- outlier columns of what products read, divided (smoothing.py) ----------------------------------------------------
 
 
-def smooth_activations(fp32: Path, out: Path, feeds: Sequence[Batch], skip: Collection[str] = ()) -> Path:
+def smooth_activations(fp32: Path, out: Path, feeds: Sequence[Batch], calibration: PtqSettings = STANDARD) -> Path:
     """Write OUT.*, FP32.* with the outlier columns of what products read divided, and the rows of their weights
-    multiplied; it computes the same. `skip`: variables to leave. Returns `out`, or `fp32` where nothing is divided."""
+    multiplied; it computes the same. Returns `out`, or `fp32` where nothing is divided."""
     desc, arrays = read_parameters(fp32)
     program, block = read_program(graph_files(fp32)[0]), desc.blocks[0]
-    left = {*skip, *_into_narrow_products(program)}
-    # Products whose weight has other readers are left out, and with them what they read.
-    own = {op.inputs["Y"][0]: op.inputs["X"][0] for op in _matrix_products(program, arrays)}
-    left |= {name for name, weight in _products(program) if weight.name not in own}
-    names = sorted(set(own.values()) - left)
-    columns = _measure_columns(fp32, feeds, names) if names else {}
+    weights = _weights_by_activation(program, arrays, calibration.skip)
+    widths = {name: len(arrays[met[0]]) for name, met in weights.items()}
+    columns = _measure_columns(fp32, feeds, widths) if widths else {}
+    per_column = calibration.weight_quantize_type != "abs_max"
     divisors = {}
     for name, each in columns.items():
-        found = each.divisors([arrays[weight] for weight, given in own.items() if given == name], symmetric=True)
-        if found is not None:
+        met = [arrays[weight] for weight in weights[name]]
+        if (found := each.divisors(met, symmetric=True, per_column=per_column)) is not None:
             divisors[name] = found
     if not divisors:
         return fp32
-    shapes = {variable.name: list(described_tensor(variable.type).tensor.dims) for variable in block.vars}
     kept, done = [], set()
     for op in block.ops:
-        given = own.get(only(op.inputs, "Y")) if op.type in PRODUCTS else None
-        if given in divisors:
-            smooth = f"{given}.smooth"
-            if given not in done:
-                done.add(given)
-                factors = declare(block, f"{given}.factors", "float32", divisors[given].shape, persistable=True)
-                arrays[factors] = 1 / divisors[given]
-                declare(block, smooth, "float32", shapes[given])
-                kept.append(operator(block, "elementwise_mul", {"X": given, "Y": factors}, {"Out": smooth}, axis=-1))
+        if op.type in PRODUCTS and only(op.inputs, "X") in divisors:
+            name, weight = only(op.inputs, "X"), only(op.inputs, "Y")
+            smooth = f"{name}.smooth"
+            if name not in done:
+                done.add(name)
+                factors = declare(block, f"{name}.factors", "float32", divisors[name].shape, persistable=True)
+                arrays[factors] = 1 / divisors[name]
+                declare(block, smooth, "float32", [*program.variables[name].shape[:-1], widths[name]])
+                kept.append(operator(block, "elementwise_mul", {"X": name, "Y": factors}, {"Out": smooth}, axis=-1))
             set_argument(op.inputs, "X", smooth)
-            weight = only(op.inputs, "Y")
-            arrays[weight] = arrays[weight] * divisors[given][:, None]
+            arrays[weight] = arrays[weight] * divisors[name][:, None]
         kept.append(op)
     replace_operators(block, kept)
     write_parameters(out, desc, arrays)
     return out
 
 
-def _measure_columns(fp32: Path, feeds: Sequence[Batch], names: Sequence[str]) -> dict[str, Columns]:
-    """Run the fp32 graph and measure the columns of these variables."""
+def _weights_by_activation(
+    program: Program, arrays: Mapping[str, np.ndarray], skip: Collection[str]
+) -> dict[str, list[str]]:
+    """The weights that an activation meets in products, where the activation may be divided: all of these products
+    become int8 and read it column by column, and nothing else reads their weights."""
+    own = {op.inputs["Y"][0] for op in _matrix_products(program, arrays)}
+    weights: dict[str, list[str]] = {}
+    excluded = set(_into_narrow_products(program))
+    for op in program.operators:
+        if op.type not in PRODUCTS or not program.variables[op.inputs["Y"][0]].persistable:
+            continue
+        name, weight = op.inputs["X"][0], op.inputs["Y"][0]
+        last = len(program.variables[name].shape) - 1
+        flattened = op.attributes.get("x_num_col_dims", last) != last  # by `mul`
+        if weight not in own or flattened or not set(skip).isdisjoint(op.reads):
+            excluded.add(name)
+        weights.setdefault(name, []).append(weight)
+    return {name: met for name, met in weights.items() if name not in excluded}
+
+
+def _measure_columns(fp32: Path, feeds: Sequence[Batch], widths: Mapping[str, int]) -> dict[str, Columns]:
+    """Run the fp32 graph and measure the columns of these variables. `widths`: how many, by name; a program need not
+    say it."""
     with static_world() as world:
         program, _, _ = paddle.static.load_inference_model(str(fp32), world.executor)
         outputs = []
         # With a prefix, since names are counted from 0 here, and the graph has such names already.
         with paddle.static.program_guard(program), paddle.utils.unique_name.guard("columns."):
-            for name in names:
-                variable = program.global_block().var(name)
-                rows = paddle.reshape(variable, [-1, variable.shape[-1]])
+            for name, width in widths.items():
+                rows = paddle.reshape(program.global_block().var(name), [-1, width])
                 outputs += [rows.min(axis=0), rows.max(axis=0), (rows * rows).mean(axis=0)]
         seen = [world.executor.run(program, feed=feed, fetch_list=outputs, scope=world.scope) for feed in feeds]
-    return columns_of(names, seen)
+    return columns_of(widths, seen)
 
 
 # -- better int8 weights than rounding to nearest, judged by the outputs on calibration rows --------------------------
@@ -315,8 +330,9 @@ def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> 
     """Products x @ W with a matrix that has no other reader."""
     for op in program.operators:
         transposed = any(op.attributes.get(name, False) for name in TRANSPOSED)
-        if op.type in ("matmul", "matmul_v2", "mul") and op.inputs["Y"][0] in parameters and not transposed:
-            if len(_readers(program, op.inputs["Y"][0])) == 1:
+        if op.type in PRODUCTS and not transposed:
+            weight = op.inputs["Y"][0]
+            if weight in parameters and parameters[weight].ndim == 2 and len(_readers(program, weight)) == 1:
                 yield op
 
 

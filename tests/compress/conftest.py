@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,12 +41,15 @@ class Attention(paddle.nn.Layer):
 
 
 class Outliers(Attention):
-    """A column of what the last product reads is far larger than the others, as in trained encoders."""
+    """A column of what query, key and value read is far larger than the others, and one of what the last product reads,
+    as in trained encoders."""
 
     def __init__(self):
         super().__init__()
-        bias = np.zeros(4 * SIZE, np.float32)
+        table, bias = self.table.weight.numpy(), np.zeros(4 * SIZE, np.float32)
+        table[:, 5] *= 30
         bias[7] = 60
+        self.table.weight.set_value(table)
         self.inner.bias.set_value(bias)
 
 
@@ -142,3 +146,8 @@ def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture(scope="session")
 def outliers(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("outliers"), Outliers)
+
+
+@pytest.fixture
+def make_network(tmp_path: Path) -> Callable[[type[paddle.nn.Layer]], Made]:
+    return lambda kind: make(tmp_path, kind)

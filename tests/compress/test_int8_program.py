@@ -27,10 +27,12 @@ def test_weights_are_int8_in_the_file_and_multiplied_out_once(attention, tmp_pat
     assert list(program.variables) == sorted(program.variables)  # the file is the same from every process
 
 
-def test_a_graph_made_again_is_the_same_file(attention, tmp_path):
+@pytest.mark.parametrize("network", ["attention", "outliers"])
+def test_a_graph_made_again_is_the_same_file(network, request, tmp_path):
     """Paddle Inference counts the variables that it adds, through all graphs of a process."""
+    made = request.getfixturevalue(network)
     for name in ("one", "two"):
-        quantize(attention.prefix, tmp_path / name, attention.batches)
+        quantize(made.prefix, tmp_path / name, made.batches)
     for ending in (".pdmodel", ".pdiparams"):
         assert (tmp_path / f"one{ending}").read_bytes() == (tmp_path / f"two{ending}").read_bytes()
     added = sorted(name for name in read_program(tmp_path / "two.pdmodel").variables if "/out/" in name)

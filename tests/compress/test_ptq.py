@@ -20,6 +20,7 @@ from nlpctl.graphs.program_edit import (
     read_parameters,
     replace_operators,
     set_argument,
+    static_world,
     write_parameters,
 )
 from nlpctl.graphs.ptq import PRODUCTS, PtqSettings, quantize, simulate, smooth_activations
@@ -70,7 +71,7 @@ def test_outlier_columns_cost_the_others_nothing(outliers, tmp_path, monkeypatch
     answers = (outliers.paddle_int8(tmp_path / each) for each in ("smooth", "plain"))
     rows = outliers.expected - outliers.expected.mean(0)
     with_it, without = (largest_error(each - each.mean(0), rows) for each in answers)
-    assert with_it < 0.2 < 0.4 < without
+    assert with_it < without / 2
 
 
 def test_a_smoothed_graph_computes_the_same(outliers, tmp_path):
@@ -79,7 +80,7 @@ def test_a_smoothed_graph_computes_the_same(outliers, tmp_path):
     np.testing.assert_allclose(outliers.simulated(smooth), outliers.expected, rtol=1e-4, atol=1e-4)
     programs = (read_program(graph_files(each)[0]) for each in (outliers.prefix, smooth))
     before, after = (Counter(op.type for op in each.operators) for each in programs)
-    assert after - before == {"elementwise_mul": 1} and not before - after
+    assert after - before == {"elementwise_mul": 3} and not before - after
 
 
 def test_graphs_without_outliers_are_not_copied(attention, tmp_path):
@@ -97,8 +98,59 @@ def test_weights_that_layers_share_are_not_changed(outliers, tmp_path):
     set_argument(product.outputs, "Out", declare(block, "again", "float32", [-1, -1, 32]))
     replace_operators(block, [*block.ops[:-1], product, block.ops[-1]])
     write_parameters(tmp_path / "shared", desc, arrays)
-    assert smooth_activations(tmp_path / "shared", tmp_path / "smooth", outliers.batches) == tmp_path / "shared"
-    assert smooth_activations(outliers.prefix, tmp_path / "smooth", outliers.batches, (given,)) == outliers.prefix
+    smooth_activations(tmp_path / "shared", tmp_path / "smooth", outliers.batches)
+    _, smooth = read_parameters(tmp_path / "smooth")
+    np.testing.assert_array_equal(smooth[shared], arrays[shared])
+    for skipped in (given, shared):
+        smooth_activations(outliers.prefix, tmp_path / "skip", outliers.batches, PtqSettings(skip=(skipped,)))
+        _, smooth = read_parameters(tmp_path / "skip")
+        np.testing.assert_array_equal(smooth[shared], arrays[shared])
+
+
+class Odd(paddle.nn.Layer):
+    """Products that are no plain x @ W: of a vector, with a shape that is known as it runs, with a narrow neighbour."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = paddle.nn.Embedding(1200, 32)
+        table = self.table.weight.numpy()
+        table[:, 5] *= 40
+        self.table.weight.set_value(table)
+        self.wide, self.narrow, self.merged = (paddle.nn.Linear(32, size) for size in (64, 3, 24))
+        self.vector = self.create_parameter([64])
+
+    def forward(self, input_ids):
+        states = self.table(input_ids)
+        shape = paddle.shape(states)
+        merged = self.merged(states.reshape([shape[0], shape[1], 4, 8]).reshape([shape[0], shape[1], -1]))
+        scores = paddle.matmul(self.wide(states), self.vector)
+        return self.narrow(states).sum(1) + scores.sum(1, keepdim=True) + merged.sum([1, 2], keepdim=False).unsqueeze(1)
+
+
+@pytest.mark.usefixtures("native_int8")
+def test_products_that_are_not_understood_are_left(make_network, tmp_path):
+    odd = make_network(Odd)
+    smooth = smooth_activations(odd.prefix, tmp_path / "smooth", odd.batches)
+    np.testing.assert_allclose(odd.simulated(smooth), odd.expected, rtol=1e-4, atol=1e-3)
+    before, after = (read_parameters(each)[1] for each in (odd.prefix, smooth))
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    assert changed == {odd.network.merged.weight.name}  # what `wide` reads `narrow` reads, too
+    quantize(odd.prefix, tmp_path / "int8", odd.batches, PtqSettings(weight_quantize_type="abs_max"))
+    assert largest_error(odd.paddle_int8(tmp_path / "int8"), odd.expected) < 0.2
+
+
+def test_products_that_flatten_are_left(tmp_path):
+    with static_world() as world:
+        program = paddle.static.Program()
+        with paddle.static.program_guard(program):
+            given = paddle.static.data("input_ids", [-1, 4, 64], "float32")
+            out = paddle.static.nn.fc(given, 32, num_flatten_dims=1)
+            world.executor.run(paddle.static.default_startup_program(), scope=world.scope)
+            paddle.static.save_inference_model(str(tmp_path / "flat"), [given], [out], world.executor, program=program)
+    far = np.random.default_rng(0).normal(size=(8, 4, 64)).astype(np.float32)
+    far[:, :, 3] *= 50
+    smooth = smooth_activations(tmp_path / "flat", tmp_path / "smooth", [{"input_ids": far}])
+    assert smooth == tmp_path / "flat"
 
 
 def test_the_files_are_smaller_and_name_what_the_graph_names(attention, tmp_path):
