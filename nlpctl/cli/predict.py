@@ -141,9 +141,13 @@ def predict(
     if flush and (embeddings is not None or layer_outputs):
         hint = "leave out --flush: these files are written when they are complete"
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
-    for flag, given in (("--keep", keep is not None), ("--truncated", truncated)):
+    of_lines = {"--keep": keep is not None, "--truncated": truncated, "--min-confidence": min_confidence is not None}
+    for flag, given in of_lines.items():
         if given and (embeddings is not None or layer_outputs):
             raise UserError(f"{flag} applies to JSON lines only", where=flag, hint="leave it out")
+    for flag, value, own in (("--engine", engine, "dygraph"), ("--precision", precision, "fp32")):
+        if layer_outputs and value not in (None, "auto", own):
+            raise UserError(f"layer outputs are computed by {own}", where=flag, hint="leave it out")
     if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     if divided:

@@ -121,6 +121,9 @@ def test_the_reader_of_the_answers_leaves(work, base):
     process.stdin.close()
 
 
-def test_flush_is_for_answers(work, base):
-    done = work.nlpctl("predict", "base", "dev.tsv", "--flush", "--layer-outputs", "*", "-o", "x.npz")
-    assert done.returncode == 2 and "--flush" in done.stderr
+@pytest.mark.parametrize(
+    "words", [("--flush",), ("--min-confidence", "0.5"), ("--engine", "onnxruntime"), ("--precision", "int8")], ids=str
+)
+def test_what_layer_outputs_do_not_know_is_refused(work, base, words):
+    done = work.nlpctl("predict", "base", "dev.tsv", *words, "--layer-outputs", "*", "-o", "x.npz")
+    assert done.returncode == 2 and f"{words[0]}: " in done.stderr
