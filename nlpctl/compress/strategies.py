@@ -81,7 +81,7 @@ class Distill(NetworkStrategy):
         """Includes unlabelled and generated texts."""
         section, taught = recipe.distillation, _training(recipe)
         more = 1 + section.generate.copies
-        return rows_read(taught, lambda: (count() + sum(map(_lines, section.unlabelled))) * more)
+        return rows_read(taught, lambda: (count() + sum(_rows(recipe, path) for path in section.unlabelled)) * more)
 
     def smaller(self, step: Step, recipe: Recipe, config: Mapping[str, Any]) -> Iterator[Step]:
         """First a shorter training, down to one epoch; then no generated texts; then a part of an epoch; then fewer
@@ -138,8 +138,13 @@ def _layers(recipe: Recipe, config: Mapping[str, Any]) -> int:
     return section.num_hidden_layers or (teacher // 2 if isinstance(teacher, int) else 0)
 
 
-def _lines(path: str) -> int:
-    """The approximate number of rows in a file."""
+def _rows(recipe: Recipe, path: str) -> int:
+    """The approximate number of rows in a file: its lines, but of json."""
+    if path.endswith(".json"):
+        from nlpctl.data.predict_input import open_input
+        from nlpctl.data.rows.task_rows import task_rows
+
+        return sum(1 for _ in open_input(task_rows(recipe.task, recipe.data), path, "auto").rows())
     with open(path, "rb") as stream:
         return sum(1 for _ in stream)
 

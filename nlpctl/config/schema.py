@@ -375,7 +375,10 @@ class DistillationSection:
         "Student over words or characters: initialise its embedding from the teacher's, by principal components.",
     )
     unlabelled: tuple[str, ...] = key(
-        (), STUDENT, "Files of further texts, one per line, or in the format of their ending.", path="input"
+        (),
+        STUDENT,
+        "Files of further texts, one per line, or in the format of their ending; questions in .json or .jsonl.",
+        path="input",
     )
     generate: GeneratedSection = section_key(GeneratedSection, "Further texts, generated from the training texts.")
 

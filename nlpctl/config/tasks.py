@@ -69,7 +69,7 @@ class TaskInfo:
     vectors: bool = False  # its predictions are vectors of texts
     ensemble_average: str | None = None  # of the members: probabilities, odds or scores (networks/ensemble.py)
     distillable: bool = False  # strategy distill can train a student on its logits
-    places: bool = False  # its logits are of places in the text, which a student of other tokens does not have
+    of_tokens: bool = False  # its logits are of single tokens, so that a student has to read the same ones
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
     problem_type: str | None = None  # of config.json, where several tasks have the same class
@@ -287,7 +287,7 @@ QUESTION_ANSWERING = TaskInfo(
     window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
     ensemble_average="scores",
     distillable=True,
-    places=True,
+    of_tokens=True,
     soft_loss="nlpctl.compress.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
     presets=(

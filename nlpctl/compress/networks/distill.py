@@ -94,7 +94,10 @@ class TaughtCollator(Collator):
             if answer is None:
                 continue
             if windows:
-                row[feature.places] = answer[part_of(feature)]
+                part = answer[part_of(feature)]
+                if len(part) != (wanted := len(feature.places)):  # one row would be spread over all places
+                    raise ValueError(f"the teacher reads {len(part)} places where the student reads {wanted}")
+                row[feature.places] = part
             else:
                 row[:] = answer[0]
         return {**batch, TEACHER_ANSWERS: logits}
@@ -117,8 +120,7 @@ class Taught(Task):
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Collator:
         # super() is the class of the task, made known in `taught`, and not Task itself, where this is abstract.
         collate = super().collator(encoder, labelled=labelled)  # type: ignore[safe-super]
-        # A reader has no labels, but a start and an end.
-        width = len(self.labels) or len(self.output_names)
+        width = len(self.output_names) if task_info(self.name).of_tokens else len(self.labels)
         return TaughtCollator(collate, self.teacher_answers, width) if labelled else collate
 
     def training_loss(
@@ -208,8 +210,8 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
-    if info.places:
-        _check_places(recipe)
+    if info.of_tokens:
+        _check_same_tokens(recipe)
     usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
@@ -221,16 +223,18 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
         student_layers(section, config["num_hidden_layers"])
 
 
-def _check_places(recipe: Recipe) -> None:
-    """UserError: a student that reads other tokens has no place for each of the teacher's logits, and a varied text
-    loses its answer."""
+def _check_same_tokens(recipe: Recipe) -> None:
+    """UserError: the student might read other tokens than its teacher, or the recipe asks for generated questions."""
     section = recipe.distillation
     if not is_made_of_layers(section):
         key = "distillation.student" if section.student is not None else "distillation.model"
-        message = f"a student of {recipe.task} consists of layers of its teacher"
+        message = f"a student of {recipe.task} consists of layers of its teacher: it learns the logits of each token"
         raise UserError(message, key, "leave it out; distillation.num_hidden_layers says how many")
+    if section.model.add_tokens is not None:
+        message = f"a student of {recipe.task} reads the tokens of its teacher, whose logits it learns"
+        raise UserError(message, "distillation.model.add_tokens", "leave it out")
     if section.generate.copies:
-        message = f"texts of {recipe.task} are not varied: the answer would be lost"
+        message = f"no texts are generated for {recipe.task}"
         raise UserError(message, "distillation.generate.copies", "leave it out; distillation.unlabelled adds questions")
 
 
@@ -277,6 +281,8 @@ def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path)
     assert data.train is not None, "check refuses a stream"
     rows = list(data.train)
     more = unlabelled_examples(recipe, data.rows)
+    if more and task_info(recipe.task).of_tokens:
+        teacher.task.check_data("train", more, teacher.encoder)  # as training does, but before the teacher answers
     if section.generate.copies:
         words = dict.fromkeys(word for row in rows for text in texts_of(row) for word in text)
         similar = teacher.similar_words(list(words))
