@@ -117,6 +117,9 @@ def show(result: CompressResult, json: bool, details: bool = False) -> None:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
     else:
         _show(result, details)
+        if result.failures:
+            names = ", ".join(failure.name for failure in result.failures)
+            console.warn(f"not in the table: {names}; {result.folder / 'report.md'} says why")
     if result.failed is not None:
         raise result.failed
 

@@ -69,7 +69,7 @@ class QuestionAnswering(Task):
         free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
         if split == "train":
             check_stride(free, self.data.doc_stride, longest)
-            unanswered = sum(not example.answers for example in examples)
+            unanswered = sum(example.answers == () for example in examples)  # None: not asked for
             if unanswered and self.recipe.decode.null_threshold is None:
                 console.note(
                     f"{unanswered:,} of {len(examples):,} training questions have no answer, but every question will "

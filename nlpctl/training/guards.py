@@ -17,6 +17,7 @@ from nlpctl.models.parameters import named
 from nlpctl.training.plateau import Fall, LossMonitor, Plateau
 
 FIRST, RECENT = 20, 100  # steps whose median is the usual value
+LEAST = 0.1  # a smaller usual value counts as this one: a student of fitted layers begins near 0
 
 
 class BadStep(Exception):
@@ -148,6 +149,7 @@ class StepGuard(TrainerCallback):
 
     def _judge(self, step: int, figure: str, value: float, usual: RunningMedian, factor: float | None) -> None:
         size = usual.size()
+        size = size and max(size, LEAST)
         if not math.isfinite(value):
             if self.section.finite:
                 raise BadStep(step, figure, value, None, self.parts)

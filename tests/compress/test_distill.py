@@ -419,6 +419,15 @@ def test_refused_before_any_work(words, settings, message: str, tmp_path: Path) 
         check(recipe, read_config(Path(source)))
 
 
+def test_questions_in_plain_text_are_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("which room\n")
+    settings = (f"distillation.unlabelled={tmp_path / 'more.txt'}",)
+    recipe, source, _ = opened(tmp_path, ("question_answering", "bert"), *settings)
+    with pytest.raises(UserError, match="more.txt: plain text has one text per line.*\n.*as .jsonl") as error:
+        check(recipe, read_config(Path(source)))
+    assert error.value.problems[0].where == "distillation.unlabelled"
+
+
 def test_relation_heads_that_do_not_fit(tmp_path: Path) -> None:
     settings = ("distillation.relations=1", "distillation.relation_heads=5")
     recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"), *settings)

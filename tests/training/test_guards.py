@@ -15,12 +15,13 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 import paddle
 
+from nlpctl.config.schema import GuardsSection
 from nlpctl.errors import RunFailed
 from nlpctl.runs.runs import open_run
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import checkpoints, diagnosis
-from nlpctl.training.guards import FIRST, RECENT, RunningMedian
+from nlpctl.training.guards import FIRST, RECENT, BadStep, RunningMedian, StepGuard
 from nlpctl.training.plateau import Fall, take_back
 
 TOXIC_LINES = {9, 22, 35}  # of train.tsv: conftest.TOXIC_ROWS, after the header
@@ -151,6 +152,17 @@ def test_an_exploding_loss(tiny, changed_loss, settings, weights_at_the_end):
     assert len(rows) == len(set(lines)) == 8 and losses == sorted(losses, reverse=True)
     saved = paddle.load(str(tiny.folder / name / "checkpoints/checkpoint-24/model_state.pdparams"), return_numpy=True)
     assert all(saved[key].tobytes() == weights_at_the_end[key].tobytes() for key in saved) and len(saved) > 10
+
+
+def test_a_loss_near_nothing_has_room():
+    """A student of fitted layers begins so; then comes a row that it cannot learn."""
+    guard, usual = object.__new__(StepGuard), RunningMedian()
+    guard.section, guard.parts = GuardsSection(), []
+    for step in range(FIRST):
+        guard._judge(step, "loss", 1e-4, usual, 100.0)
+    guard._judge(FIRST, "loss", 8.5, usual, 100.0)
+    with pytest.raises(BadStep):
+        guard._judge(FIRST + 1, "loss", 11.0, usual, 100.0)
 
 
 def test_an_exploding_gradient_and_going_on_regardless(tiny, changed_loss):

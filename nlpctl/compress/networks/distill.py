@@ -52,7 +52,9 @@ from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.batches.question_features import Window
 from nlpctl.data.batches.tagged_features import TaggedWindow
+from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.examples import ExampleList
+from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
@@ -212,6 +214,12 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
     if info.of_tokens:
         _check_same_tokens(recipe)
+    for path in section.unlabelled:
+        try:
+            open_input(task_rows(recipe.task, recipe.data), path, "auto")
+        except UserError as error:
+            message, hint = f"{path}: {error.problems[0].message}", "write them as .jsonl, with the columns as keys"
+            raise UserError(message, "distillation.unlabelled", hint) from None
     usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
