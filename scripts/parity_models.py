@@ -112,7 +112,7 @@ KINDS = (
         model="head: crf", data="doc_stride: 32", steps=0,
     ),
     Kind("lexical analysis, CRF", "lexical_analysis", _tagged, model="head: crf", data="doc_stride: 32"),
-    Kind("question answering", "question_answering", _asked, data="doc_stride: 24", rate=5e-4),
+    Kind("question answering", "question_answering", _asked, data="doc_stride: 16", rate=5e-4),
     Kind("masked language model", "masked_language_model", _table("chnsenticorp"), steps=0),
     Kind(
         "few-shot classification", "few_shot_classification", _table("sst2"),
