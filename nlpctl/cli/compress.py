@@ -118,8 +118,10 @@ def show(result: CompressResult, json: bool, details: bool = False) -> None:
     else:
         _show(result, details)
         if result.failures:
+            from nlpctl.compress.report import MARKDOWN
+
             names = ", ".join(failure.name for failure in result.failures)
-            console.warn(f"not in the table: {names}; {result.folder / 'report.md'} says why")
+            console.warn(f"not in the table: {names}; {result.folder / MARKDOWN} says why")
     if result.failed is not None:
         raise result.failed
 

@@ -147,7 +147,7 @@ def predict(
             raise UserError(f"{flag} applies to JSON lines only", where=flag, hint="leave it out")
     for flag, value, own in (("--engine", engine, "dygraph"), ("--precision", precision, "fp32")):
         if layer_outputs and value not in (None, "auto", own):
-            raise UserError(f"layer outputs are computed by {own}", where=flag, hint="leave it out")
+            raise UserError("layer outputs are computed by dygraph in fp32", where=flag, hint="leave it out")
     if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     if divided:

@@ -20,7 +20,7 @@ import paddle.nn.functional as F
 
 from nlpctl import console
 from nlpctl.compress.networks.layer_losses import PROJECTION, LayerLosses
-from nlpctl.compress.networks.soft_targets import FAR, Outputs, mean_over_words
+from nlpctl.compress.networks.soft_targets import Outputs, at_places, mean_over_words
 from nlpctl.compress.networks.student import (
     check_layer_losses,
     check_tokens,
@@ -178,8 +178,7 @@ def place_losses(
     begin or end, else 0."""
     if section.loss == "mse":
         return (((student.astype("float32") - teacher) ** 2) * places).sum(-1) / places.sum(-1)
-    closed = (1 - places) * FAR
-    return answer_losses(student.astype("float32") - closed, teacher - closed, section, independent=False)
+    return answer_losses(at_places(student, places), at_places(teacher, places), section, independent=False)
 
 
 def taught(task: Task, recipe: Recipe, answers: Answers, of_labels: Loss, prepare: Prepare) -> Task:

@@ -23,7 +23,7 @@ Outputs = tuple[paddle.Tensor, ...]
 Labels = Mapping[str, paddle.Tensor]
 SoftLoss = Callable[[Outputs, Outputs, Labels], paddle.Tensor]  # of student, teacher, batch
 
-FAR = 1e4  # subtracted from the logits of positions where no answer can be
+_FAR = 1e4  # subtracted from the logits of positions where no answer can be
 
 
 def soft_loss(recipe: Recipe) -> SoftLoss:
@@ -77,10 +77,14 @@ def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
 
 def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """The mean over start and end, over the positions where an answer can be."""
-    closed = (1 - labels["places"]).astype("float32") * FAR
     pairs = zip(student, teacher, strict=True)
-    losses = [cross_entropy(mine.astype("float32") - closed, theirs - closed).mean() for mine, theirs in pairs]
+    losses = [cross_entropy(*(at_places(each, labels["places"]) for each in pair)).mean() for pair in pairs]
     return sum(losses) / len(losses)
+
+
+def at_places(logits: paddle.Tensor, places: paddle.Tensor) -> paddle.Tensor:
+    """A reader's logits [rows, length], far below all others where `places` is 0: no answer can be there."""
+    return logits.astype("float32") - (1 - places).astype("float32") * _FAR
 
 
 def vector_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:

@@ -333,7 +333,7 @@ class Teacher:
         logits = np.zeros((2, len(features), self.task.data.max_seq_length), np.float32)
         for row, feature in enumerate(features):
             logits[:, row, feature.places] = answer[part_of(feature)].T
-        (given,) = self.task.answers([example], [self.task.predictions(tuple(logits), features)])
+        given = self.task.answer(example, self.task.predictions(tuple(logits), features))
         return () if given["answer"] is None else (GoldAnswer(given["answer"], given["start"]),)
 
     def _mark(self, examples: Sequence[Any]) -> str:
