@@ -249,6 +249,7 @@ class Model:
         test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and engines whose
         outputs cannot be scored.
         """
+        from nlpctl.data.open_split import changed_rows
         from nlpctl.data.rows.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.training_data import groups_of, read_labelled_split, values_of
         from nlpctl.inference.evaluate import require_scorable, score
@@ -264,7 +265,8 @@ class Model:
                 values = list(_values(data))
                 if not values:
                     raise UserError("there are no rows", "data", "give one row or more")
-                source = GivenRows(self._rows, values, "data", labelled=True)
+                given = GivenRows(self._rows, values, "data", labelled=True)
+                source = changed_rows(self._rows, given, self._rows.required(labelled=True))
                 log = BadRowLog(self._recipe.data.on_bad_row)
                 reader, column = ExampleReader(self._rows, labels), self._rows.data.columns.group
                 examples = load_examples(source, reader, log)

@@ -209,6 +209,20 @@ def test_rows_of_a_program_are_scored_as_those_of_a_file(run, tmp_path):
         model.evaluate(frame.drop(columns="author"))
 
 
+def test_rows_of_a_program_pass_through_the_functions_of_the_recipe(run, tmp_path, monkeypatch):
+    (tmp_path / "changes.py").write_text(
+        "def named(row): return {'text': row['review'], 'label': row['label']}\n"
+        "def short(row): return len(row['text']) < 12\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    frame = pd.read_csv(REVIEWS, sep="\t").rename(columns={"text": "review"})
+    frame.to_csv(tmp_path / "a.tsv", sep="\t", index=False)
+    model = run.model(set={"data.map": ["changes:named"], "data.filter": ["changes:short"]})
+    scores = model.evaluate(tmp_path / "a.tsv")
+    assert 0 < scores["rows"] < len(frame)
+    assert model.evaluate(frame) == model.evaluate(frame.to_dict("records")) == scores
+
+
 def test_a_model_tells_what_it_is(model, run):
     assert model.task == "sequence_classification" and sorted(model.labels) == ["好评", "差评"]
     assert model.path == run.path / "model" and (model.engine, model.precision) == ("dygraph", "fp32")

@@ -100,7 +100,9 @@ class GivenRows:
         return self.name
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        required = self.task_rows.required(self.labelled)
+        # What a labelled row needs may be what data.map makes of it.
+        mapped = self.labelled and self.task_rows.data.map
+        required = () if mapped else self.task_rows.required(self.labelled)
         numbered = label_names(self.task_rows.data) if self.labelled else None
         names = None if numbered is None else numbered.names
         plain = None if self.labelled else self.task_rows.plain_column

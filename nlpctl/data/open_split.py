@@ -55,6 +55,12 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     needed, task = ((), OnlyAnnotated(rows) if labelled else rows) if data.map else (required, None)
     source = _open(rows, split, needed, task)
     note_inputs(source.files, f"data.{split}")
+    return changed_rows(rows, source, required)
+
+
+def changed_rows(rows: TaskRows, source: RowSource, required: tuple[str, ...]) -> RowSource:
+    """The rows of `source` after data.map and data.filter; `required`: what they must hold then."""
+    data = rows.data
     return ChangedRows(source, data.map, data.filter, required) if data.map or data.filter else source
 
 

@@ -387,7 +387,7 @@ class _Auditor:
         for each in wrong_tags(gold, answers, self._shares, labels.names, scheme):
             row, example, target = self._rows.read.rows[each.row], self._examples[each.row], self._targets[each.row]
             answer = [labels.name(tag) for tag in answers[each.row]]
-            given, proposed = list(self._tags(each.row)[each.start : each.end]), answer[each.start : each.end]
+            given, proposed = ([*names[each.start : each.end]] for names in ([*map(labels.name, example.tags)], answer))
             start = each.start
             if each.row in self._spans:
                 start, given, proposed = self._spans_at(each, scheme.entities(answer))

@@ -67,9 +67,8 @@ def answer_of(predicted: Mapping[str, Any]) -> Answer:
 def given_answer(rows: TaskRows, values: Mapping[str, Any], example: Any, labels: LabelSet) -> Answer:
     """The labels or marks of a labelled row, `values`, and of its `example`."""
     if rows.annotation == "spans":
-        entities = detect_scheme(labels.names, "the tags").entities([labels.name(i) for i in example.tags])
-        bounds = example.bounds  # of word i at 2i and 2i + 1, see TaggedExample
-        return Answer(marks=[Mark(bounds[2 * each.start], bounds[2 * each.end - 1], each.type) for each in entities])
+        entities = example.entities(detect_scheme(labels.names, "the tags"), labels.names)
+        return Answer(marks=[Mark(each.start, each.end, each.type) for each in entities])
     label = values[rows.label_column]
     several = rows.annotation == "labels"
     return Answer(row_labels(label, rows.data.label_separator) if several else [label_name(label)])

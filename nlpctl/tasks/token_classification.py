@@ -15,7 +15,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, answers_words, detect_scheme, wanted_entities
-from nlpctl.data.rows.tagged_rows import TaggedExample
+from nlpctl.data.rows.tagged_rows import TaggedExample, in_characters
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
@@ -325,14 +325,11 @@ class TokenClassification(Task):
 
     def _gold(self, example: TaggedExample) -> list[Span]:
         """The entities of a labelled example, in characters."""
-        assert example.tags is not None, "the example is a labelled one"
-        return self._tagged(example, example.tags)
+        return example.entities(self.scheme, self.labels.names)
 
     def _tagged(self, example: TaggedExample, tags: Sequence[int] | np.ndarray) -> list[Span]:
         """The entities of tag ids, in characters."""
-        spans = self.scheme.entities([self.labels.names[tag] for tag in tags])
-        bounds = example.bounds
-        return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
+        return in_characters(example.bounds, self.scheme, [self.labels.names[tag] for tag in tags])
 
 
 def predicted_tags(predictions: Sequence[WindowTags]) -> np.ndarray:

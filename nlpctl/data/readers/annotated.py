@@ -89,9 +89,13 @@ def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
     return values
 
 
+class MarkedWords(list[str]):
+    """The words of a text, cut at the ends of its marks, too, where predict, which has no marks, does not cut."""
+
+
 def tags_from_marks(
     text: str, marks: Sequence[Mark], cut: Callable[[str], Sequence[tuple[int, int]]]
-) -> tuple[list[str], list[str]]:
+) -> tuple[MarkedWords, list[str]]:
     """The words of `text` and their tags (BIO). `cut` gives the bounds of the words; a mark cuts them further.
 
     ValueError: marks overlap, or one covers no word.
@@ -102,8 +106,7 @@ def tags_from_marks(
             spans = " and ".join(f"{mark.label} {text[mark.start : mark.end]!r}" for mark in (one, other))
             raise ValueError(f"overlapping spans: {spans}; a word has one tag")
     borders = {place for mark in marks for place in (mark.start, mark.end)}
-    words: list[str] = []
-    tags: list[str] = []
+    words, tags = MarkedWords(), list[str]()
     waiting, inside = list(reversed(marks)), False
     for start, end in _cut_at(cut(text), borders):
         while waiting and waiting[-1].end <= start:

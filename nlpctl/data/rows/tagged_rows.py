@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unicodedata
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
@@ -13,16 +14,18 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.input_formats import ENDINGS, INPUT_FORMATS
 from nlpctl.config.schema import DataSection
-from nlpctl.data.readers.annotated import Annotated, tags_from_marks, with_text
+from nlpctl.data.readers.annotated import Annotated, MarkedWords, tags_from_marks, with_text
 from nlpctl.data.readers.row import BadWord, Row, RowSource, place
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name
-from nlpctl.data.rows.tag_scheme import detect_scheme
+from nlpctl.data.rows.tag_scheme import Span, TagScheme, detect_scheme
 from nlpctl.data.rows.task_rows import Doubt, TaskRows
 from nlpctl.data.rows.text_rows import checked_text
 from nlpctl.data.text.word_spans import character_spans, is_blank, is_ideograph, word_spans
-from nlpctl.names import listed
+from nlpctl.names import counted, listed
 from nlpctl.report.language import later
 from nlpctl.spelling import option
+
+BIO = TagScheme("BIO", "prefix")  # of tags that are made of marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,8 @@ class TaggedExample:
     `bounds`: int32 [2 * words]; word i is text[bounds[2i]:bounds[2i + 1]], in characters. `tags`: int32 [words], the
     ids of their tags in the label set; None where not wanted. Of "Bob sings" the bounds are 0, 3, 4, 9.
     `in_words`: whether the row gave words; the text was then put together from them, unless it stood next to them.
+    `marked`: the entities as a person marked them, in characters, where one ends inside a word: no tags say that, so
+    each word has the tag of the first entity in it. None: they are those of the tags.
 
     Arrays of 4-byte integers, because a split of a million sentences is held in memory.
     """
@@ -40,6 +45,7 @@ class TaggedExample:
     bounds: array
     tags: array | None
     in_words: bool
+    marked: tuple[Span, ...] | None = None
 
     def __len__(self) -> int:
         """The number of words."""
@@ -54,6 +60,13 @@ class TaggedExample:
     def by_character(self) -> bool:
         """Whether every word is a single character."""
         return all(end - start == 1 for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True))
+
+    def entities(self, scheme: TagScheme, names: Sequence[str]) -> list[Span]:
+        """Those of a labelled example, in characters. `names`: of the tags."""
+        assert self.tags is not None, "the example is a labelled one"
+        if self.marked is not None:
+            return [*self.marked]
+        return in_characters(self.bounds, scheme, [names[tag] for tag in self.tags])
 
     def word(self, i: int) -> str:
         return self.text[self.bounds[2 * i] : self.bounds[2 * i + 1]]
@@ -99,10 +112,31 @@ class TaggedRows(TaskRows):
         words = _checked_words(values[columns.tokens])
         text = values.get(columns.text)
         bounds = None if not isinstance(text, str) else located(words, text)
+        tags = None if labels is None else _tag_ids(values[columns.tags], len(words), labels)
+        if bounds is not None and isinstance(values[columns.tokens], MarkedWords):
+            return self._marked(self._plain(values), bounds, tags, labels)
         if bounds is None:
             text, bounds = put_together(words)
-        tags = None if labels is None else _tag_ids(values[columns.tags], len(words), labels)
         return TaggedExample(checked_text(text, "text"), bounds, tags, in_words=True)
+
+    def _marked(
+        self, example: TaggedExample, bounds: array, tags: array | None, labels: LabelSet | None
+    ) -> TaggedExample:
+        """`example` with the words that predict reads, and the tags of words with `bounds`, which marks have cut."""
+        if tags is None or labels is None or bounds == example.bounds:
+            return dataclasses.replace(example, tags=tags)
+        marked = in_characters(bounds, BIO, [labels.name(tag) for tag in tags])
+        starts, ends = example.bounds[::2], example.bounds[1::2]
+        widened: list[Span] = []  # in words
+        for mark in marked:
+            first = max(bisect_right(ends, mark.start), widened[-1].end if widened else 0)
+            end = bisect_left(starts, mark.end)
+            if first < end:
+                widened.append(Span(mark.type, first, end))
+        names = BIO.tags(widened, len(example))
+        example = dataclasses.replace(example, tags=_tag_ids(names, len(names), labels))
+        exact = marked == in_characters(example.bounds, BIO, names)
+        return example if exact else dataclasses.replace(example, marked=tuple(marked))
 
     def _plain(self, values: Mapping[str, Any]) -> TaggedExample:
         columns = self.data.columns
@@ -118,13 +152,33 @@ class TaggedRows(TaskRows):
         return TaggedExample(text, array("i", chain.from_iterable(spans)), None, in_words=False)
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError if the tags follow no scheme; says so where predict would cut texts in another way."""
-        detect_scheme(labels.names, where)
+        """UserError if the tags follow no scheme; says so where predict would cut texts in another way, and where it
+        cannot find what is marked."""
+        scheme = detect_scheme(labels.names, where)
+        marked = [example for example in examples if example.marked is not None]
+        if marked:
+            self._warn_of_parts(marked, scheme, labels, where)
         if self.data.unit == "words" and all(example.by_character for example in examples):
             console.note(
                 f"the tokens of {where} are single characters, but predict cuts plain text into words such as 1949; "
                 "set data.unit: characters"
             )
+
+    def _warn_of_parts(
+        self, examples: Sequence[TaggedExample], scheme: TagScheme, labels: LabelSet, where: str
+    ) -> None:
+        parts = []
+        for example in examples:
+            found = dataclasses.replace(example, marked=None).entities(scheme, labels.names)
+            parts += [(example, span) for span in example.marked or () if span not in found]
+        example, span = parts[0]
+        word = next(each for each in example.spans() if each[1] > span.start)
+        words = f"{example.text[span.start : span.end]!r} in {example.text[slice(*word)]!r}"
+        remedy = "; set data.unit: characters" if self.data.unit == "words" else ""
+        console.warn(
+            f"{counted(len(parts), 'marked spans')} of {where} end inside a word, as {words}: a tag is that of a whole "
+            f"word, so they cannot be found, and count as missed{remedy}"
+        )
 
     def passages(self, example: TaggedExample) -> dict[str, str]:
         return {self.data.columns.text: example.text}
@@ -193,6 +247,11 @@ def first_places(source: RowSource, column: str) -> dict[str, str]:
                 if name not in places:
                     places[name] = place(row.source, row.line_of(number))
     return places
+
+
+def in_characters(bounds: array, scheme: TagScheme, tags: Sequence[str]) -> list[Span]:
+    """The entities that the tags of words say, in characters. `bounds`: of the words, as those of a TaggedExample."""
+    return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in scheme.entities(tags)]
 
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:

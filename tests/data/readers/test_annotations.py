@@ -16,6 +16,7 @@ from nlpctl.data.predict_input import open_inputs
 from nlpctl.data.readers import doccano, label_studio, spans
 from nlpctl.data.readers.annotated import Mark, from_utf16, tags_from_marks, to_utf16
 from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.word_spans import character_spans, word_spans
@@ -464,6 +465,43 @@ def test_positions():
     )
     two = [Mark(0, 2, "PER"), Mark(2, 4, "PER")]
     assert tags_from_marks("张三李四", two, character_spans)[1] == ["B-PER", "I-PER"] * 2
+
+
+def test_words_are_those_of_predict_wherever_marks_end(tmp_path, capsys):
+    """A word that was cut at a mark gave the place of the entity away, which predict does not know."""
+    rows = [
+        {"text": "그는 서울에서 산다", "entities": [{"start": 3, "end": 5, "label": "LOC"}]},
+        {"text": "서울인천 부산 에서", "entities": [
+            {"start": 0, "end": 2, "label": "LOC"}, {"start": 2, "end": 7, "label": "LOC"}]},
+        {"text": "New York", "entities": [{"start": 0, "end": 8, "label": "LOC"}]},
+    ]  # fmt: skip
+    (tmp_path / "marked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    data = read_training_data(task_rows("token_classification", recipe_of(
+        tmp_path, "token_classification", "marked.jsonl").data))  # fmt: skip
+    names, scheme = data.labels.names, detect_scheme(data.labels.names, "")
+    for example, row in zip(data.train, rows, strict=True):
+        assert example.words() == data.rows.read({"text": row["text"]}, None).words()
+        marked = [(span.type, span.start, span.end) for span in example.entities(scheme, names)]
+        assert marked == [(each["label"], each["start"], each["end"]) for each in row["entities"]]
+    tags = [[names[tag] for tag in example.tags] for example in data.train]
+    assert tags == [["O", "B-LOC", "O"], ["B-LOC", "B-LOC", "O"], ["B-LOC", "I-LOC"]]
+    assert [example.marked is None for example in data.train] == [False, False, True]
+    message = "3 marked spans of marked.jsonl end inside a word, as '서울' in '서울에서': a tag is that of a whole word"
+    said = capsys.readouterr().err
+    assert message in said.replace(str(tmp_path) + "/", "") and said.rstrip().endswith("set data.unit: characters")
+
+    by_character = recipe_of(tmp_path, "token_classification", "marked.jsonl", unit="characters")
+    data = read_training_data(task_rows("token_classification", by_character.data))
+    assert all(example.marked is None for example in data.train) and not capsys.readouterr().err
+
+
+def test_predict_reads_no_marks(tmp_path):
+    (tmp_path / "marked.jsonl").write_text(
+        json.dumps({"text": "서울에서", "entities": [{"start": 0, "end": 2, "label": "LOC"}]})
+    )
+    recipe = recipe_of(tmp_path, "token_classification", "marked.jsonl")
+    (row,), reader = rows_of(recipe), task_rows("token_classification", recipe.data)
+    assert reader.read(row.values, None).words() == ["서울에서"]
 
 
 CLUENER = [
