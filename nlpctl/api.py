@@ -167,6 +167,7 @@ class Model:
 
         self._recipe, self._path, self._trained, self._batch_size = recipe, path, trained, batch_size
         self._rows = task_rows(recipe.task, recipe.data)
+        self._rows.encoder = trained.encoder
         self._pipeline = prediction_pipeline(trained.task, trained.encoder, trained.predictor)
 
     def _repr_html_(self) -> str:
@@ -330,7 +331,9 @@ class Model:
         from nlpctl.data.rows.task_rows import task_rows
 
         file = os.path.abspath(os.path.expanduser(path))
-        return task_rows(self.task, dataclasses.replace(self._recipe.data, test=(file,), dataset=None))
+        rows = task_rows(self.task, dataclasses.replace(self._recipe.data, test=(file,), dataset=None))
+        rows.encoder = self._trained.encoder
+        return rows
 
     def _read(self, values: Iterable[Any]) -> Generator[Any, None, None]:
         """Examples. UserError at a bad row."""

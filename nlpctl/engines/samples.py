@@ -16,7 +16,7 @@ from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.tokenizer import export_tokenizer
-from nlpctl.tasks.base import Task, make_task
+from nlpctl.tasks.base import Task, trained_task
 
 TIMED_ROWS, MOST_BATCHES = 128, 16  # for timing: rows, and batches of each size
 
@@ -25,7 +25,7 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     """The task and the text encoder of an export. UserError if a file is damaged."""
     card = read_trained_card(folder)
     tokenizer = export_tokenizer(folder)
-    task = make_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
+    task = trained_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
     return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer))
 
 

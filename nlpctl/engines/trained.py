@@ -24,7 +24,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Predictions, Task, make_task, task_class
+from nlpctl.tasks.base import Predictions, Task, task_class, trained_task
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 
     model = task_class(recipe.task).class_for(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
+    task = trained_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
     encoder = build_encoder(model.tokenizer)
     return TrainedModel(task, encoder, DygraphPredictor(model.network))
 

@@ -123,7 +123,7 @@ def divided_model(
 
     `rows`: counts what is to be scored.
     """
-    from nlpctl.tasks.base import make_task
+    from nlpctl.tasks.base import trained_task
 
     order = ShardWorkerConfig(recipe, source, (), None, batch_size, Path())
     with open_pool(order, parallel, lambda _: Path(os.devnull)) as pool:
@@ -132,5 +132,5 @@ def divided_model(
             console.warn(warning)
         engine, precision = model.engine
         console.note(f"model {source}: {counted(len(pool.stats), 'workers')}, {engine} {precision}")
-        task = make_task(recipe, model.labels, model.thresholds, model.calibration)
+        task = trained_task(recipe, model.labels, model.thresholds, model.calibration)
         yield DividedModel(task, engine, precision, pool)

@@ -282,6 +282,7 @@ class PredictionRun:
         from nlpctl.engines.pipeline import prediction_pipeline, windows
 
         pipeline = prediction_pipeline(self.model.task, self.model.encoder, self.model.predictor)
+        self.source.task_rows.encoder = self.model.encoder
         rows = self.source.kept_rows(self.keep, skip) if self.peeked is None else iter(self.peeked)
         read = map(KeptRows, windows(rows, self.window))
         if not self.flush:

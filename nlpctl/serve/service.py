@@ -81,6 +81,7 @@ def make_service(
     engine = SwappablePredictor(model.predictor)
     pipeline = prediction_pipeline(model.task, model.encoder, engine)
     columns = task_rows(recipe.task, recipe.data)
+    columns.encoder = model.encoder
 
     task = model.task
 

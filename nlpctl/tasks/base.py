@@ -360,6 +360,17 @@ def make_task(
     return task_class(recipe.task).class_for(recipe)(recipe, labels, thresholds).calibrated(calibration)
 
 
+def trained_task(
+    recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None, calibration: Calibration | None
+) -> Task:
+    """The task of a model that answers. A decode.threshold that a flag of this command gives goes before the thresholds
+    that were tuned for the model."""
+    key = "decode.threshold"
+    if task_info(recipe.task).reads(key) and recipe.set_by_flag(key):
+        thresholds = None
+    return make_task(recipe, labels, thresholds, calibration)
+
+
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
     """The outputs of a network as a tuple, even if it returns a single tensor."""
     # PaddleNLP's classifiers return a bare tensor, its encoders a tuple, a static graph a list.

@@ -114,6 +114,26 @@ def test_every_task_learns_and_answers(work, trained, kind, task):
     assert done.returncode == 0, done.stderr
 
 
+def test_a_question_of_too_many_tokens_is_a_bad_row(work, trained):
+    """Of one word, so that only the tokenizer tells. It used to end the command, whatever data.on_bad_row says."""
+    run = trained(unigram, "question_answering")
+    good = {**ASKS[0], "id": "a"}
+    rows = [good, {**good, "id": "long", "question": "zqx" * 12}, {**good, "id": "b"}]
+    (work / "long.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8")
+    skip = ("--set", "data.on_bad_row=skip")
+    done = work.nlpctl("predict", run, "long.jsonl", *skip)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert answers[1]["error"].startswith("long.jsonl:2: question too long: ") and "has room for" in answers[1]["error"]
+    assert [answers[0]["id"], answers[2]["id"]] == ["a", "b"]
+    stopped = work.nlpctl("predict", run, "long.jsonl")
+    assert stopped.returncode == 2 and "long.jsonl:2: question too long" in stopped.stderr
+    assert stopped.stdout.splitlines() == [json.dumps(answers[0], ensure_ascii=False)]
+    done = work.nlpctl("eval", run, "long.jsonl", *skip, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["metrics"]["test"]["rows"] == 2
+
+
 @pytest.mark.parametrize("task", later(CASES, ["token_classification"]))
 def test_an_export_carries_its_tokenizer_and_answers_alike(work, trained, task):
     """By ONNX Runtime without Paddle and PaddleNLP, unless the task's code imports it."""

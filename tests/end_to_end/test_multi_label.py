@@ -47,6 +47,18 @@ def labels(work):
     return folder
 
 
+def test_a_threshold_given_by_a_flag_goes_before_those_that_were_tuned(work, labels):
+    (work / "certain.jsonl").write_text('{"text": "it was dirty"}\n')
+    exported = work.nlpctl("export", "labels/run", "-o", "labels/sure", "--format", "onnx", "--set",
+                           "decode.threshold=1.0", "--timing", "0")  # fmt: skip
+    assert exported.returncode == 0, exported.stderr
+    flag = ("--set", "decode.threshold=1.0")
+    for model, flags, given in (("run", (), True), ("run", flag, False), ("sure", (), False)):
+        done = work.nlpctl("predict", f"labels/{model}", "certain.jsonl", *flags)
+        assert done.returncode == 0, done.stderr
+        assert bool(json.loads(done.stdout)["labels"]) is given, (model, flags)
+
+
 def test_parents_thresholds_and_levels(work, labels):
     kept = json.loads((labels / "run/model/labels.json").read_text())
     assert kept["labels"] == ["food", "room", "room##dirty", "room##noisy", "staff"]

@@ -83,13 +83,20 @@ class QuestionRows(TaskRows):
         return QuestionExample(None if name is None else str(name), question, context, answers)
 
     def _checked_question(self, value: Any) -> str:
-        """The question. ValueError if it is too long, judged without a tokenizer: a word is at least one token."""
-        question = checked_text(value, "question")
-        room = self.data.max_seq_length - _AROUND
-        if len(question) > room and (words := len(word_spans(question))) > room:
+        """The question. ValueError if it is too long; without a tokenizer, a word is at least one token."""
+        question, longest = checked_text(value, "question"), self.data.max_seq_length
+        room, tokens, or_more = longest - _AROUND, 0, ""
+        if self.encoder is not None:
+            from nlpctl.data.text.piece_spans import read_pieces  # late: it loads the tokenizers
+
+            room = longest - self.encoder.overhead(pair=True) - 1
+            tokens = len(read_pieces(question, self.encoder))
+        elif len(question) > room:
+            tokens, or_more = len(word_spans(question)), " or more"
+        if tokens > room:
             raise ValueError(
-                f"question too long: {words} tokens or more, but data.max_seq_length ({self.data.max_seq_length}) has "
-                f"room for {room} next to the context"
+                f"question too long: {tokens} tokens{or_more}, but data.max_seq_length ({longest}) has room for {room} "
+                "next to the context"
             )
         return question
 

@@ -115,6 +115,12 @@ class TaggedRows(TaskRows):
         tags = None if labels is None else _tag_ids(values[columns.tags], len(words), labels)
         if bounds is not None and isinstance(values[columns.tokens], MarkedWords):
             return self._marked(self._plain(values), bounds, tags, labels)
+        if bounds is None and isinstance(text, str) and labels is None:
+            # An answer says where entities stand in the text, and the caller's is another than that of the tokens.
+            raise ValueError(
+                f"tokens are not those of the text: {columns.text!r} is not {columns.tokens!r} with blanks between; "
+                "leave one of the two out"
+            )
         if bounds is None:
             text, bounds = put_together(words)
         return TaggedExample(checked_text(text, "text"), bounds, tags, in_words=True)

@@ -16,6 +16,7 @@ from nlpctl.config.tasks import load_class, task_info
 from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.report.language import Later
 
 Doubt = tuple[Later, str]  # what is probably wrong with a row: the kind, and details or ""
@@ -44,6 +45,7 @@ class TaskRows(ABC):
     one_sequence: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
     symmetric: bool = False  # True: the label of (A, B) is that of (B, A)
     annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
+    encoder: TextEncoder | None = None  # of the model that is to answer: a row that it cannot read is a bad one
 
     def __init__(self, data: DataSection):
         self.data = data

@@ -69,6 +69,14 @@ def test_a_text_beside_its_words_gives_the_offsets():
     assert other.text == "New York"
 
 
+def test_an_answer_is_about_the_text_that_was_given():
+    """Entities were found in another text, put together from the tokens, and the one that was given was lost."""
+    rows = TaggedRows(DataSection())
+    assert rows.read({"tokens": ["say", "``", "hi"], "text": "say `` hi"}, None).text == "say `` hi"
+    with pytest.raises(ValueError, match="tokens are not those of the text: 'text' is not 'tokens' with blanks"):
+        rows.read({"tokens": ["say", "``", "hi"], "text": 'say "hi'}, None)
+
+
 def test_invisible_characters_between_words_change_no_text():
     """Zero-width spaces and byte order marks are of no word. A text with one was put together anew from its words, with
     blanks around every other mark, as no prediction reads it."""
