@@ -13,7 +13,7 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.changed_rows import rows_before_and_after
 from nlpctl.data.near_duplicates import near_rows, row_key
 from nlpctl.data.open_split import FileRows
-from nlpctl.data.readers.row import BadRow, Row, RowSource
+from nlpctl.data.readers.row import BadRow, Row, RowSource, group_name
 from nlpctl.data.records import article_of
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.labels import LabelSet
@@ -384,4 +384,5 @@ def _keys(
         if group_by not in row.values:
             hint = f"the columns are {listed(row.values)}{did_you_mean(group_by, row.values)}"
             raise UserError(f"no column {group_by!r}", where=key, hint=hint)
-        yield "value", str(row.values[group_by])
+        if (name := group_name(row.values[group_by])) is not None:
+            yield "value", name

@@ -258,21 +258,23 @@ class Pipeline:
 
     def _read_predictions(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
         """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
-        refuse_nan(outputs)
+        refuse_overflow(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
             step.window.predictions[owner][part] = prediction
         if self.done is not None:
             self.done(begun(step.places), worth=step.worth)
 
 
-def refuse_nan(outputs: Iterable[np.ndarray]) -> None:
-    """RunFailed if what a network gave for a batch holds NaN, from which answers and scores would be made."""
+def refuse_overflow(outputs: Iterable[np.ndarray]) -> None:
+    """RunFailed if what a network gave for a batch holds NaN or infinity, from which answers and scores would be made.
+    Minus infinity may be the score of what cannot be."""
     for each in outputs:
         # The sum is cheap, and not finite where there is a NaN; nor where infinities are, so this is looked at.
         with np.errstate(over="ignore", invalid="ignore"):
             doubtful = each.dtype.kind == "f" and not np.isfinite(each.sum())
-        if doubtful and np.isnan(each).any():
-            message = "the network answers NaN: numbers are too large for its precision, or its training has diverged"
+        if doubtful and not (each < np.inf).all():
+            message = "the network answers NaN or infinity: numbers are too large for its precision, or its training "
+            message += "has diverged"
             raise RunFailed(message, hint="try @[precision=fp32], or train with a smaller training.learning_rate")
 
 

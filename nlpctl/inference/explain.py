@@ -139,7 +139,7 @@ def _explanations(
     from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.data.text.piece_spans import unknown_texts
     from nlpctl.engines.engine import DygraphPredictor
-    from nlpctl.engines.pipeline import refuse_nan
+    from nlpctl.engines.pipeline import refuse_overflow
     from nlpctl.inference.attribution import Explained, Explainer, tokens_of
     from nlpctl.tasks.sequence_classification import TextClassification
 
@@ -158,7 +158,7 @@ def _explanations(
                 batch = collate.arrays([example], encodings)
             read, truncated = read + 1, truncated + encodings[0].truncated
             outputs = model.predictor.outputs(batch)
-            refuse_nan(outputs)
+            refuse_overflow(outputs)
             predictions = task.predictions(outputs, [example])
             answer, shares = task.answer(example, predictions), task.label_probabilities(predictions)
             # Of several labels the most likely is explained.

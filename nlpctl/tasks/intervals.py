@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nlpctl.data.readers.row import group_name
 from nlpctl.layout import INTERVALS, TRUNCATED
 from nlpctl.tasks.base import Predictions
 from nlpctl.tasks.confidence import confidence_report
@@ -62,8 +63,9 @@ def full_report(
     report.update(confidence_of(task, examples, predictions))
     if tallies is not None:
         if groups is not None:
-            numbers: dict[str, int] = {}
-            group_of = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])  # of each example
+            numbers: dict[str | int, int] = {}
+            names = (row if (name := group_name(value)) is None else name for row, value in enumerate(groups))
+            group_of = np.array([numbers.setdefault(name, len(numbers)) for name in names])  # of each example
             tallies = replace(tallies, groups=group_of if tallies.examples is None else group_of[tallies.examples])
         bounds = intervals(tallies)
         if bounds:

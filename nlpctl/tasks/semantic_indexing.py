@@ -221,8 +221,8 @@ class PairCollator(Collator):
         self.passage_prompt = _prompt(retrieval, PASSAGE_PROMPTS)
 
     def encodings(self, examples: Sequence[RetrievalExample], tell_cut: bool = True) -> list[Encoding]:
-        """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the second
-        texts was cut."""
+        """Encodes the first texts only; an unlabelled batch holds no others. `arrays` notes whether one of the others
+        was cut."""
         return self.encoder.encode([self.prompt + example.text for example in examples], None, self.max_length)
 
     def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
@@ -230,17 +230,19 @@ class PairCollator(Collator):
         if not self.with_labels:
             return batch
         pairs = [example.second for example in examples]
-        negatives = [example.negative for example in examples if example.negative is not None]
+        negatives = [(row, example.negative) for row, example in enumerate(examples) if example.negative is not None]
         second = self.encoder.encode([self.passage_prompt + text for text in pairs], None, self.max_length)
         for first, other in zip(encodings, second, strict=True):
             first.truncated |= other.truncated
         batch |= self.named(second, "pair_ids", "pair_type_ids")
         if negatives:
-            passages = [self.passage_prompt + text for text in negatives]
+            passages = [self.passage_prompt + text for _, text in negatives]
             of_negatives = self.encoder.encode(passages, None, self.max_length)
+            for (row, _), other in zip(negatives, of_negatives, strict=True):
+                encodings[row].truncated |= other.truncated
             batch |= self.named(of_negatives, "negative_ids", "negative_type_ids")
         batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
-        batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])
+        batch["candidates"] = candidate_mask(examples, [*pairs, *(text for _, text in negatives)])
         return batch
 
     def named(self, encodings: Sequence[Encoding], ids_name: str, types_name: str) -> dict[str, np.ndarray]:

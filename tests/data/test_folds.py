@@ -47,6 +47,8 @@ def test_near_duplicates_and_groups_stay_together():
 
 def test_a_group_that_fits_nowhere_is_not_lost():
     authors = ["one"] * 30 + [str(i) for i in range(6)]
+    unknown = fold_rows(readable(texts(40), ["a"] * 40, author=["", None] * 20), 4, 1, group_by="author")
+    assert [len(fold) for fold in unknown] == [10] * 4
     folds = fold_rows(readable(texts(36), ["a"] * 36, author=authors), 3, 1, group_by="author")
     assert sorted(row for fold in folds for row in fold) == list(range(36)) and all(folds)
 

@@ -60,6 +60,14 @@ def test_a_labelled_row_is_truncated_if_either_text_is():
     assert [each.truncated for each in encodings] == [False, True, True]
 
 
+def test_a_labelled_row_is_truncated_if_its_negative_is():
+    collate = PairCollator(Letters(), 2, True, RetrievalSection())
+    rows = [row("ab", "c", "abcd"), row("a", "b"), row("a", "b", "c")]
+    encodings = collate.encodings(rows)
+    collate.arrays(rows, encodings)
+    assert [each.truncated for each in encodings] == [True, False, False]
+
+
 def test_without_labels_only_the_texts_are_encoded():
     batch = PairCollator(Letters(), 4, False, RetrievalSection())([RetrievalExample("ab", None, None, True)])
     assert set(batch) == {"input_ids", "token_type_ids"}

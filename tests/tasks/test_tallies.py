@@ -127,6 +127,17 @@ def test_the_questions_of_a_context_are_drawn_together(make_task_of, chance, mon
     assert high - low > 2 * (alone_high - alone_low)
 
 
+def test_rows_without_a_group_are_each_on_their_own(make_task_of, chance):
+    """They were one large group, as if one unknown author had written them all."""
+    task, examples, predictions = split_of("sequence_classification", make_task_of, chance)
+    alone, _ = full_report(task, examples, predictions)
+    for empty in ("", None, "  ", float("nan")):
+        report, tallies = full_report(task, examples, predictions, [empty] * ROWS)
+        assert report["intervals"] == alone["intervals"] and len(set(tallies.groups)) == ROWS
+    _, tallies = full_report(task, examples, predictions, [0, "", "0", *["0"] * (ROWS - 3)])
+    assert tallies.groups.tolist()[:3] == [0, 1, 0]
+
+
 def test_auc_is_that_of_scikit_learn_under_any_weights(make_task_of, chance):
     from sklearn.metrics import roc_auc_score
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,7 +30,24 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadReq
         if first:
             _refuse_document(text, value, f"{source}:{number}")
             first = False
+        if isinstance(value, dict) and (name := _repeated_key(text, value)) is not None:
+            reason = f"repeated key: {name!r} stands twice, and only one of its values can count"
         yield object_row(source, number, value, request.required) if reason is None else BadRow(source, number, reason)
+
+
+def _repeated_key(text: str, value: Mapping[str, Any]) -> str | None:
+    """A key that the object `text`, which is `value`, has twice; json.loads takes the last one without a word."""
+    if all(text.count(f'"{name}"') <= 1 for name in value):  # far cheaper than another way of reading it
+        return None
+    last: list[tuple[str, Any]] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        last[:] = pairs  # of the object that was read last, which is the outermost
+        return dict(pairs)
+
+    json.loads(text, object_pairs_hook=note)
+    counts = Counter(name for name, _ in last)
+    return next((name for name in counts if counts[name] > 1), None)
 
 
 def _refuse_document(text: str, value: Any, where: str) -> None:

@@ -117,3 +117,9 @@ def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | Non
         if name not in values:
             return f"{MISSING} {name!r}: the keys are {listed_with_guess(values, name)}"
     return None
+
+
+def group_name(value: Any) -> str | None:
+    """What a cell says of the group of a row. None: it is empty, and the row is of no group that others are of."""
+    empty = value is None or value != value or (isinstance(value, str) and not value.strip())
+    return None if empty else str(value)

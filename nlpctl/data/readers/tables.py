@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -223,5 +224,7 @@ def _check_columns(names: Sequence[str], where: str, required: Sequence[str], he
                 hint = 'with data.header: false the columns are named "0", "1", ...; or add @[data.header=true]'
             guess = did_you_mean(name, names)
             raise UserError(f"no column {name!r}{guess}; the columns are {listed(names)}", where=where, hint=hint)
-        if names.count(name) > 1:
-            raise UserError(f"column {name!r} occurs twice in the header", where=where, hint="rename one of them")
+    # Of two columns of a name one would be lost, also where it is only carried over to the answers.
+    twice = [name for name, count in Counter(names).items() if count > 1 and name.strip()]
+    if twice:
+        raise UserError(f"column {twice[0]!r} occurs twice in the header", where=where, hint="rename one of them")
