@@ -31,9 +31,8 @@ def report(
 
       nlpctl report outputs/quickstart -o quickstart.html
     """
-    from nlpctl.compress.report import read_compression
     from nlpctl.runs.report import write_report
 
-    written = write_report(run, output, overwrite=overwrite, compression=read_compression)
+    written = write_report(run, output, overwrite=overwrite)
     give({"report": written})
     console.result(str(written))

@@ -1,7 +1,7 @@
 """The result of a compression and its reports: report.json for programs, report.md, report.html and the terminal.
 
 All of them draw the same three tables (`tables`). The page of a run (`nlpctl report`, `nlpctl ui`) shows a few lines of
-report.json (`read_compression`).
+report.json (runs/report.py).
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ from nlpctl.compress.result import (
 from nlpctl.compress.scores import OWN, CandidateScore
 from nlpctl.compress.selection import ordered
 from nlpctl.compress.timing import RelativeSpeed
-from nlpctl.errors import UserError
-from nlpctl.files import json_of, write_json_atomic, write_text_atomic
+from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.inference.timed_process import conditions_table, timing_conditions
-from nlpctl.layout import COMPRESS, COMPRESS_REPORT
+from nlpctl.layout import COMPRESS_REPORT
 from nlpctl.models.export_folder import POINT
 from nlpctl.report.language import later, say, say_each
 from nlpctl.report.markdown import markdown_page
@@ -46,7 +45,6 @@ from nlpctl.report.model import (
 )
 from nlpctl.report.page import html_page
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.runs.runs import RunRecord
 from nlpctl.spelling import spelled
 
 FORMAT = 2
@@ -289,39 +287,3 @@ def _plots(result: CompressResult) -> SideBySide:
         plot = scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels)
         plots.append(Figure(plot))
     return SideBySide(plots)
-
-
-# -- on the page of the run ------------------------------------------------------------------------
-
-
-def read_compression(record: RunRecord) -> list[Table]:
-    """The section on the run's compressed models; empty if there are none. UserError: report.json is damaged."""
-    file = record.run.path / COMPRESS / JSON
-    try:
-        return _section_of_run(json_of(file)) if file.exists() else []
-    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
-        reason = f"{type(error).__name__}: {error}"
-        raise UserError(f"the compression cannot be read ({reason})", where=str(file), hint=hint) from None
-
-
-def _section_of_run(content: Mapping[str, Any]) -> list[Table]:
-    """The uncompressed model and the best, from the content of report.json. KeyError or TypeError for anything else."""
-    sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
-    rows = [
-        [
-            entry["name"],
-            float(entry["score"]),
-            *[Number(format_times(speed["times"])) for speed in entry["speeds"]],
-            Number(f"{entry['size_mb']:,.1f}"),
-        ]
-        for name in dict.fromkeys([content["reference"], content["best"]])
-        for entry in content["rows"]
-        if entry["name"] == name
-    ]
-    # reports of earlier versions compare with the reference
-    one = say("the fastest uncompressed") if "baselines" in content else content["reference"]
-    speeds = [say("times {}, batch {}", one, size) for size in sizes]
-    heads = ["", content["metric"]["name"], *speeds, say("disk MB")]
-    caption = say("the best of {} candidates; compress/report.html shows all", len(content["rows"]))
-    return [Table(heads, rows, caption)]

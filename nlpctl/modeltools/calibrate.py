@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
-from nlpctl.compress.report import read_compression
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.tasks import known_tasks, task_info
@@ -150,7 +149,7 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
         if run is not None and scores:
             write_json_atomic(run.metrics_file, scores)
     if run is not None and scores:
-        renew_report(run.path, read_compression)
+        renew_report(run.path)
     return calibration, metrics
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
-from nlpctl.files import regular, write_text_atomic, writing
-from nlpctl.layout import CONFIDENCE, INTERVALS
+from nlpctl.files import json_of, regular, write_text_atomic, writing
+from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html, element
 from nlpctl.report.language import say, say_each, say_names
@@ -23,12 +23,14 @@ from nlpctl.report.model import (
     Figure,
     Folded,
     KeyFigures,
+    Number,
     Part,
     Place,
     Report,
     Section,
     SideBySide,
     Table,
+    format_times,
     percent,
 )
 from nlpctl.report.page import html_page, names_page, refuse_other_page
@@ -51,12 +53,11 @@ def run_page(
     recipe_yaml: str,
     mistakes: Mapping[str, Any] | None,
     slices: Mapping[str, Any] | None = None,
-    compression: Sequence[Part] = (),
     first: Sequence[Section] = (),
     refresh: int | None = None,
 ) -> str:
-    """The text of the page. `mistakes`, `slices`: the content of mistakes.json and slices.json; `compression`: the
-    section on compressed models; `first`: sections before all others; `refresh`: as of `html_page`."""
+    """The text of the page. `mistakes`, `slices`: the content of mistakes.json and slices.json; `first`: sections
+    before all others; `refresh`: as of `html_page`."""
     sections = [
         *first,
         Section(say("Summary"), [_key_figures(record), BulletList(list(advice(record)))]),
@@ -67,7 +68,7 @@ def run_page(
         Section(say("Slices"), list(_slices(slices))),
         Section(say("Confusions"), list(_confusions(record))),
         Section(say("Worst errors"), list(_mistakes(mistakes, record.recipe.task))),
-        Section(say("Compression"), compression),
+        Section(say("Compression"), _compression(record)),
         Section(say("Recipe"), [Code(recipe_yaml)]),
         Section(say("Manifest"), list(_manifest(record))),
     ]
@@ -279,6 +280,42 @@ def _cut_text(text: str) -> Html:
     return element("span", text) if len(text) <= TEXT else element("span", text[: TEXT - 1] + "…", title=text)
 
 
+# -- compression ----------------------------------------------------------------------------------
+
+
+def _compression(record: RunRecord) -> list[Table]:
+    """What `nlpctl compress` made of the run, if anything: the best of it. UserError: its report.json is damaged."""
+    file = record.run.path / COMPRESS / COMPRESS_REPORT
+    try:
+        return [_compression_table(json_of(file))] if file.exists() else []
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
+        reason = f"{type(error).__name__}: {error}"
+        raise UserError(f"the compression cannot be read ({reason})", where=str(file), hint=hint) from None
+
+
+def _compression_table(content: Mapping[str, Any]) -> Table:
+    """The uncompressed model and the best, from the content of report.json. KeyError or TypeError for anything else."""
+    sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
+    rows = [
+        [
+            entry["name"],
+            float(entry["score"]),
+            *[Number(format_times(speed["times"])) for speed in entry["speeds"]],
+            Number(f"{entry['size_mb']:,.1f}"),
+        ]
+        for name in dict.fromkeys([content["reference"], content["best"]])
+        for entry in content["rows"]
+        if entry["name"] == name
+    ]
+    # reports of earlier versions compare with the reference
+    one = say("the fastest uncompressed") if "baselines" in content else content["reference"]
+    speeds = [say("times {}, batch {}", one, size) for size in sizes]
+    heads = ["", content["metric"]["name"], *speeds, say("disk MB")]
+    caption = say("the best of {} candidates; compress/report.html shows all", len(content["rows"]))
+    return Table(heads, rows, caption)
+
+
 # -- manifest ------------------------------------------------------------------------------------
 
 
@@ -297,17 +334,8 @@ def _manifest(record: RunRecord) -> Iterator[Part]:
 
 _OUTPUT = "@[output=REPORT.html]"
 
-# The section on the models that `nlpctl compress` made of a run, which compress/report.py draws.
-Compression = Callable[[RunRecord], Sequence[Part]]
 
-
-def _no_compression(record: RunRecord) -> Sequence[Part]:
-    return ()
-
-
-def write_report(
-    run: Path, output: Path | None = None, *, overwrite: bool = False, compression: Compression = _no_compression
-) -> Path:
+def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
     """Write the page of a run to `output`, by default report.html in the run directory; returns the file.
 
     Only the run's own report is replaced without --overwrite. UserError if there is no run or the file cannot be
@@ -323,23 +351,21 @@ def write_report(
             hint = "end the name in .html; `nlpctl runs show RUN --json` tells the scores to programs"
             raise UserError(f"the report is a page, not {file.suffix or 'a file without a suffix'}", str(file), hint)
     tell_missing_slices(record)
-    page = page_of(record, compression)
+    page = page_of(record)
     with writing(file, f"name another file: {_OUTPUT}"):
         write_text_atomic(file, page)
     return file
 
 
-def renew_report(run: Path, compression: Compression = _no_compression) -> None:
+def renew_report(run: Path) -> None:
     """`write_report` after a command that changed the run. If it fails, that is done all the same, so only warn."""
     try:
-        write_report(run, compression=compression)
+        write_report(run)
     except UserError as error:
         console.warn(f"no report: {error}")
 
 
-def page_of(
-    record: RunRecord, compression: Compression, first: Sequence[Section] = (), refresh: int | None = None
-) -> str:
+def page_of(record: RunRecord, first: Sequence[Section] = (), refresh: int | None = None) -> str:
     """The page of a run; what cannot be read is left out with a warning. `first` and `refresh`: as of `run_page`."""
     damage = list(record.damage)
     mistakes = sound_mistakes(record.run.mistakes_file, damage)
@@ -348,4 +374,4 @@ def page_of(
     for problem in damage:
         console.warn(str(problem))
     recipe = regular(record.run.recipe_file).read_text(encoding="utf-8")
-    return run_page(record, recipe, mistakes, slices, compression(record), first, refresh)
+    return run_page(record, recipe, mistakes, slices, first, refresh)

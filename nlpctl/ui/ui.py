@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from nlpctl import console
-from nlpctl.compress.report import read_compression
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
@@ -100,7 +99,7 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
             first.append(answered_section(answer))
             waiting = answer is None
         refresh = REFRESH if waiting else None
-        return HTMLResponse(await asyncio.to_thread(page_of, record, read_compression, first, refresh))
+        return HTMLResponse(await asyncio.to_thread(page_of, record, first, refresh))
 
     async def ask(request: Request) -> RedirectResponse:
         """The form: starts the model, which the page then asks."""

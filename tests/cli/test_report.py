@@ -11,7 +11,9 @@ from nlpctl.compress.report import write_reports
 from nlpctl.compress.result import CompressResult
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Objective
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.runtime.event_log import EventLog
+from nlpctl.training.run_setup import TrainOptions, open_run
 
 MISTAKES = {
     "split": "dev", "rows": 10, "wrong": 2,
@@ -175,6 +177,12 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     page = text_of(run)
     assert "Compression" in sections(page) and "the best of 3 candidates" in page
     assert "original+ptq, paddle int8 (ptq)" in page and ">4.20<" in page and "width-0.5" not in page
+
+    run.report_file.unlink()
+    with open_run(recipe_of(run.path), run, TrainOptions(resume=True), None, device="cpu", processes=1):
+        pass  # the rest of a training
+    assert "the best of 3 candidates" in text_of(run)
+
     (folder / "report.json").write_text('{"rows": []}')
     ended = nlpctl("report", run.path)
     assert ended.code == 2 and "compress/report.json" in ended.err.replace("\n", "")
