@@ -68,8 +68,9 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
     """Write all three into the folder of the compression. `source`: the model, as the user gave it."""
     content = report(result, source, task)
     write_json_atomic(result.folder / JSON, content)
-    write_text_atomic(result.folder / MARKDOWN, markdown(result, source, content["conditions"]))
-    write_text_atomic(result.folder / HTML, compress_page(result, source, content["conditions"]))
+    page = compress_page(result, source, content["conditions"])
+    write_text_atomic(result.folder / MARKDOWN, markdown_page(page, aligned=True))
+    write_text_atomic(result.folder / HTML, html_page(page))
 
 
 # -- the tables ------------------------------------------------------------------------------------
@@ -213,29 +214,11 @@ def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
     return values
 
 
-# -- report.md -------------------------------------------------------------------------------------
+# -- report.md and report.html ---------------------------------------------------------------------
 
 
-def markdown(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
-    """The text of report.md. `conditions`: of the measurement, by name."""
-    sections = [
-        Section("", [BulletList(reasons(result)), alternatives_table(result), say(OF_ALTERNATIVES)]),
-        *table_sections(result),
-    ]
-    last: list[Part] = []
-    if result.failures:
-        failures = [say("{}: {}", failure.name, " ".join(failure.reason.split())) for failure in result.failures]
-        last += [say("Not in the table:"), BulletList(failures)]
-    last.append(say("{}.", say(", ").join(f"{name} {value}" for name, value in conditions_table(conditions).rows)))
-    sections.append(Section("", last))
-    return markdown_page(Report(say("Compression of {}", source), f"**{answer(result)}**", sections), aligned=True)
-
-
-# -- report.html -----------------------------------------------------------------------------------
-
-
-def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> str:
-    """The text of the page: the score against the speed, and the tables. `conditions`: as of `markdown`."""
+def compress_page(result: CompressResult, source: str, conditions: Mapping[str, Any]) -> Report:
+    """The answer, the score against the speed, and the tables. `conditions`: of the measurement, by name."""
     best, reference = result.best, result.reference
     figures = {
         best.choice_name: best.candidate,
@@ -246,24 +229,16 @@ def compress_page(result: CompressResult, source: str, conditions: Mapping[str, 
         },
         say("MB on disk (uncompressed {:,.1f})", reference.size_mb): f"{best.size_mb:,.1f}",
     }
-    failed = [say("{}: {}", failure.name, failure.reason) for failure in result.failures]
+    failed = [say("{}: {}", failure.name, " ".join(failure.reason.split())) for failure in result.failures]
+    why: list[Part] = [KeyFigures(figures), BulletList(reasons(result))]
     sections = [
-        Section(
-            say("What to take"),
-            [
-                answer(result),
-                KeyFigures(figures),
-                alternatives_table(result),
-                say(OF_ALTERNATIVES),
-                *reasons(result),
-            ],
-        ),
+        Section(say("What to take"), [*why, alternatives_table(result), say(OF_ALTERNATIVES)]),
         Section(say("Score against speed"), [_plots(result)]),
         *table_sections(result),
         Section(say("Not in the table"), [BulletList(failed)] if failed else []),
         Section(say("Conditions"), [conditions_table(conditions)]),
     ]
-    return html_page(Report(say("Compression"), source, sections))
+    return Report(say("Compression of {}", source), answer(result), sections)
 
 
 def _plots(result: CompressResult) -> SideBySide:

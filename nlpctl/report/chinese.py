@@ -580,7 +580,6 @@ CHINESE: Mapping[str, str] = {
     # -- nlpctl compress --
     "; ": "；",
     " and ": "，",
-    "{}.": "{}。",
     "{} {} {}": "{}{}{}",
     "Take {}: the original in {}. No candidate that loses at most {:g} points{} is clearly better.": (
         "请用 {}：{} 中的原模型。下降不超过 {:g} 个点{}的候选中，没有明显更好的。"
@@ -694,7 +693,6 @@ CHINESE: Mapping[str, str] = {
         "模型比较。"
     ),
     "Not in the table": "不在表中",
-    "Not in the table:": "不在表中：",
     "Conditions": "测量条件",
     "Compression of {}": "{} 的压缩",
     "What to take": "选哪一个",

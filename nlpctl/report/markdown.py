@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from nlpctl.report.html import Html
-from nlpctl.report.model import BulletList, Code, Part, Report, Table, format_value
+from nlpctl.report.model import BulletList, Code, Figure, KeyFigures, Part, Report, SideBySide, Table, format_value
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 
@@ -35,7 +35,7 @@ def markdown_page(report: Report, *, aligned: bool = False, tight: bool = False)
     """
     blocks = [f"# {report.title}", report.lead]
     for section in report.sections:
-        parts = [_block(part, aligned, tight) for part in section.parts]
+        parts = [block for part in section.parts if (block := _block(part, aligned, tight))]
         blocks += [f"## {section.title}" if section.title and parts else "", *parts]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
@@ -52,6 +52,10 @@ def _block(part: Part, aligned: bool, tight: bool) -> str:
             longest = max((len(ticks) for ticks in re.findall(r"`+", text)), default=0)
             fence = "`" * max(3, longest + 1)  # or the text could end its block
             return f"{fence}{language}\n{text.rstrip()}\n{fence}"
+        case KeyFigures() | Figure():  # drawings: what they show stands in the tables of the same report
+            return ""
+        case SideBySide(parts):
+            return "\n\n".join(filter(None, (_block(each, aligned, tight) for each in parts)))
     raise TypeError(f"{type(part).__name__} has no form in Markdown")
 
 

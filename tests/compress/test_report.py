@@ -9,11 +9,13 @@ import pytest
 from chinese import assert_chinese, sentences
 from scored import rounds_of, scored, speeds_of
 
-from nlpctl.compress.report import compress_page, markdown, report, tables, write_reports
+from nlpctl.compress.report import compress_page, report, tables, write_reports
 from nlpctl.compress.result import CompressResult, alternatives_table, answer, reasons, too_few_rows
 from nlpctl.compress.scores import CandidateScore, Failure, Metric, TestScore
 from nlpctl.compress.selection import Objective, select
 from nlpctl.report.language import in_language
+from nlpctl.report.markdown import markdown_page
+from nlpctl.report.page import html_page
 
 
 @pytest.fixture
@@ -29,6 +31,10 @@ def result(tmp_path) -> CompressResult:
     test = TestScore(1821, 0.8874, 0.8852, 0.981)
     speeds = speeds_of(rows, rounds_of(rows, {}, {}, {}, {"width-0.75+ptq": 0.8}, {"width-0.75+ptq": 0.6}))
     return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Objective(), reference, best, test, speeds)
+
+
+def markdown(result: CompressResult) -> str:
+    return markdown_page(compress_page(result, "outputs/run", {"cores": 2}), aligned=True)
 
 
 def lines(result: CompressResult) -> list[dict[str, list[str]]]:
@@ -90,9 +96,10 @@ def test_in_chinese_no_english_sentence_is_left(result):
     ]
     for each in changed:
         with in_language("zh"):
-            assert_chinese(compress_page(each, "outputs/first", {"date": "2026-11-27"}))
-            assert sentences(markdown(each, "outputs/first", {"date": "2026-11-27"})) == []
-        assert len(sentences(markdown(each, "outputs/first", {}))) > 10
+            page = compress_page(each, "outputs/first", {"date": "2026-11-27"})
+            assert_chinese(html_page(page))
+            assert sentences(markdown_page(page)) == []
+        assert len(sentences(markdown(each))) > 10
 
 
 def test_the_loss_of_the_best_is_told_with_its_interval(result):
@@ -166,7 +173,7 @@ def test_how_sure_the_loss_is(result):
     result = replace(result, best=best, rows=tuple(best if row == result.best else row for row in result.rows))
     assert lines(result)[2]["width-0.75+ptq"][2] == "-1.35 to +0.55"
     told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 722."
-    assert too_few_rows(result) == told and told in markdown(result, "outputs/run", {"cores": 2})
+    assert too_few_rows(result) == told and told in markdown(result)
     rows = report(result, "outputs/run", "sequence_classification")["rows"]
     entry = next(row for row in rows if row["drop_interval"])
     assert entry["name"] == best.name and "drops" not in entry
@@ -174,12 +181,12 @@ def test_how_sure_the_loss_is(result):
 
 
 def test_the_page_for_reading(result):
-    text = markdown(result, "outputs/run", {"cores": 2})
+    text = markdown(result)
     table = [line for line in text.partition("## All candidates")[2].splitlines() if line.startswith("| ")]
     assert [line.split(" | ")[0] for line in table[2:5]] == ["| ! width-0.5+ptq", "| * width-0.75+ptq", "| width-0.75"]
     assert len({line.count("|") for line in table[:6]}) == 1
     assert "- student: no <text> to learn from" in text
-    assert text.splitlines()[2] == f"**{answer(result)}**"
+    assert text.splitlines()[2] == answer(result)
     assert "- On test, which was not used for the choice" in text
     assert "uncompressed model that decides alike: paddle fp32" in text
 
@@ -220,7 +227,7 @@ def test_nothing_was_better_and_there_is_no_test_data(result):
     )
     assert "the original in paddle fp32. No candidate" in answer(alone)
     assert report(alone, "run", "sequence_classification")["test"] is None
-    text = markdown(alone, "run", {})
+    text = markdown(alone)
     assert "On test" not in text and "Not in the table" not in text
 
 
@@ -230,7 +237,7 @@ def test_rows_that_nothing_tells_apart_are_named(result):
     rows = (*result.rows, bf16)
     best = select(rows, result.reference, result.metric, result.objective, speeds_of(rows))
     assert best == bf16
-    text = markdown(replace(result, rows=rows, best=best, speeds=speeds_of(rows)), "run", {})
+    text = markdown(replace(result, rows=rows, best=best, speeds=speeds_of(rows)))
     assert "the original in paddle bf16. No candidate that loses at most 0.5 points is clearly better." in text
     assert "it is the simplest that speed and score do not tell from the fastest in batches of 32." in text
     assert "Nor do they tell: width-0.75+ptq in paddle int8 (ptq). Simple is uncompressed, then" in text

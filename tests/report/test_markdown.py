@@ -6,7 +6,7 @@ import pytest
 
 from nlpctl.report.html import Html
 from nlpctl.report.markdown import code, markdown_page, markdown_table, plain
-from nlpctl.report.model import BulletList, Code, Number, Report, Section, Table
+from nlpctl.report.model import BulletList, Code, Figure, KeyFigures, Number, Report, Section, SideBySide, Table
 
 
 def test_what_users_named_stays_text() -> None:
@@ -40,6 +40,13 @@ def test_a_page_is_blocks_with_an_empty_line_between() -> None:
     assert markdown_page(Report("Of a run", "", sections)) == (
         "# Of a run\n\nFirst.\n\n## Files\n\n- a\n- b\n\n````python\nx = '```'\n````\n"
     )
+
+
+def test_drawings_are_left_out() -> None:
+    drawn = Figure(Html("<svg></svg>"))
+    beside = SideBySide([drawn, Table(["a"], [["b"]])])
+    sections = [Section("Speed", [KeyFigures({"a": 1}), drawn]), Section("s", [beside])]
+    assert markdown_page(Report("t", "", sections)) == "# t\n\n## s\n\n| a |\n| --- |\n| b |\n"
 
 
 def test_what_only_a_page_can_hold_is_refused() -> None:
