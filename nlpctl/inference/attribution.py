@@ -24,6 +24,7 @@ from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.units import UnitTokenizer, special_ids
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph
 from nlpctl.errors import UserError
+from nlpctl.models.hooks import hooked
 from nlpctl.tasks.base import as_tuple
 from nlpctl.upstream.input_gradient import differentiable
 
@@ -129,7 +130,7 @@ class Explainer:
         network.eval()
         self.network = network
         self.method = method
-        self.embedding = word_embedding(network) if method == "integrated_gradients" else None
+        self.embedding: Any = word_embedding(network) if method == "integrated_gradients" else None
         self.ids = replacements(tokenizer)
         if baseline is not None and baseline not in self.ids:
             raise UserError("the network has no mask token", where="@[baseline]", hint="use pad or unk")
@@ -238,20 +239,7 @@ class Explainer:
 
     def _embeddings_are(self, embedded: paddle.Tensor) -> Any:
         """Inside the context, the word embeddings are `embedded`, whatever the ids are."""
-        return _Hooked(self.embedding, lambda layer, inputs, output: embedded)
-
-
-class _Hooked:
-    """A forward hook inside a `with`."""
-
-    def __init__(self, layer: paddle.nn.Layer, hook: Callable[..., Any]):
-        self._handle = layer.register_forward_post_hook(hook)
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *error: Any) -> None:
-        self._handle.remove()
+        return hooked([self.embedding.register_forward_post_hook(lambda layer, inputs, output: embedded)])
 
 
 def word_embedding(network: Any) -> paddle.nn.Embedding:

@@ -12,6 +12,7 @@ import paddle
 
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import UserError
+from nlpctl.models.hooks import hooked
 from nlpctl.models.network import max_positions
 from nlpctl.models.parameters import no_match, whole_name
 
@@ -97,12 +98,8 @@ class LayerOutputs:
 
             return keep
 
-        handles = [layer.register_forward_post_hook(hook(name)) for name, layer in self._layers.items()]
-        try:
+        with hooked(layer.register_forward_post_hook(hook(name)) for name, layer in self._layers.items()):
             yield caught
-        finally:
-            for handle in handles:
-                handle.remove()
 
 
 def token_counts(batch: Batch, pad_id: int) -> np.ndarray:

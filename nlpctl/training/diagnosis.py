@@ -13,6 +13,7 @@ from paddlenlp.trainer import Trainer
 from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.examples import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
+from nlpctl.models.hooks import hooked
 from nlpctl.names import counted
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.batches import step_seed
@@ -152,11 +153,8 @@ def _layers(network: paddle.nn.Layer) -> Iterator[list[str]]:
     for name, layer in network.named_sublayers():
         hooks.append(layer.register_forward_pre_hook(lambda *_, name=name: inside.append(name)))
         hooks.append(layer.register_forward_post_hook(lambda *_: inside.pop() and None))
-    try:
+    with hooked(hooks):
         yield inside
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _is_finite(tensor: paddle.Tensor) -> bool:

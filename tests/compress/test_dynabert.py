@@ -145,7 +145,7 @@ def test_it_learns_what_the_source_says(tmp_path) -> None:
 def test_distances_of_hidden_states() -> None:
     one = paddle.to_tensor(np.arange(12, dtype=np.float32).reshape(1, 3, 4))
     moved = one + paddle.to_tensor([1.0, 0.0, 0.0, 0.0])
-    mask = paddle.to_tensor([[[1.0], [1.0], [0.0]]])
+    mask = paddle.to_tensor([[1.0, 1.0, 0.0]])
     apart = moved + paddle.to_tensor([[[0.0], [0.0], [9.0]]])  # beyond the text
     assert float(state_distance([one, one], [apart, one], [mask])) == pytest.approx(0.25)
     assert float(state_distance([one, one], [apart, apart], [mask])) == pytest.approx(0.5)

@@ -22,6 +22,7 @@ import numpy as np
 import paddle
 
 from nlpctl import console
+from nlpctl.compress.networks.layer_losses import mean_square
 from nlpctl.compress.networks.soft_targets import SoftLoss, soft_loss
 from nlpctl.compress.networks.training import START, load_source, network_recipe, read_data, train_network
 from nlpctl.compress.user_code import label_loss
@@ -32,6 +33,7 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_of_config
+from nlpctl.models.hooks import hooked
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers, narrowable_layers, prune
@@ -120,12 +122,8 @@ def _inputs(layers: Sequence[paddle.nn.Layer]) -> Iterator[list[paddle.Tensor]]:
         inputs[0].retain_grads()
         passed.append(inputs[0])
 
-    hooks = [layer.register_forward_pre_hook(note) for layer in layers]
-    try:
+    with hooked(layer.register_forward_pre_hook(note) for layer in layers):
         yield passed
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _effects(passed: paddle.Tensor) -> np.ndarray:
@@ -214,7 +212,7 @@ def from_teacher(teacher: paddle.nn.Layer, soft: SoftLoss) -> TrainingLoss:
         with paddle.no_grad(), hidden_states(teacher) as theirs:
             targets = as_tuple(teacher(**inputs))
         texts = [inputs[name] for name in _TEXTS if name in inputs]
-        masks = [(ids != network.config.pad_token_id).astype("float32").unsqueeze(-1) for ids in texts]
+        masks = [(ids != network.config.pad_token_id).astype("float32") for ids in texts]
         return soft(outputs, targets, labels) + HIDDEN_WEIGHT * state_distance(mine, theirs, masks)
 
     return loss
@@ -225,15 +223,13 @@ def state_distance(
 ) -> paddle.Tensor:
     """The sum over embeddings and layers of the mean squared difference of hidden states, at unmasked tokens.
 
-    States are [rows, length, width]; per mask [rows, length, 1] there are as many as layers plus one.
+    States are [rows, length, width]; per mask [rows, length] there are as many as layers plus one.
     """
     # An encoder of pairs is called once per text; its states follow each other.
     depth = len(mine) // len(masks)
     distance = paddle.zeros([])
     for place, (one, other) in enumerate(zip(mine, theirs, strict=True)):
-        mask = masks[place // depth]
-        squares = ((one.astype("float32") - other.astype("float32")) ** 2).mean(-1, keepdim=True)
-        distance = distance + (squares * mask).sum() / mask.sum()
+        distance = distance + mean_square(one.astype("float32"), other.astype("float32"), masks[place // depth])
     return distance / len(masks)
 
 
@@ -249,8 +245,5 @@ def hidden_states(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
         )
         for layer in layers
     ]
-    try:
+    with hooked(hooks):
         yield states
-    finally:
-        for hook in hooks:
-            hook.remove()

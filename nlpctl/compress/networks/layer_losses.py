@@ -115,7 +115,7 @@ class LayerLosses:
         for place, ours in self._of_student.hidden.items():
             ours = ours if self._projection is None else self._projection(ours)
             theirs = self._of_teacher.hidden[place]
-            losses.append((((ours - theirs) ** 2).mean(-1) * mask).sum() / mask.sum())
+            losses.append(mean_square(ours, theirs, mask))
         return paddle.add_n(losses)
 
     def _attention_loss(self, mask: paddle.Tensor) -> paddle.Tensor:
@@ -150,6 +150,11 @@ class LayerLosses:
             divergence = (other * (paddle.log(other.clip(min=1e-12)) - mine)).sum(-1)
             losses.append((divergence * mask.unsqueeze(1)).sum() / (mask.sum() * self._relation_heads))
         return paddle.add_n(losses) / 3
+
+
+def mean_square(ours: paddle.Tensor, theirs: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
+    """The mean squared difference of hidden states [rows, length, width] at the tokens of `mask`, [rows, length]."""
+    return (((ours - theirs) ** 2).mean(-1) * mask).sum() / mask.sum()
 
 
 def _products(left: paddle.Tensor, right: paddle.Tensor, heads: int) -> paddle.Tensor:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -37,6 +37,7 @@ from nlpctl.graphs.graph_files import INT8_PREFIX, PREFIX
 from nlpctl.graphs.int8_program import write_onednn_program, write_simulated_graph
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.families import OWN
+from nlpctl.models.hooks import hooked
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.runtime.process import ProcessSetup
@@ -193,17 +194,11 @@ def _wide_layers(network: paddle.nn.Layer) -> list[str]:
     ]
 
 
-@contextlib.contextmanager
 def noting_inputs(
     network: paddle.nn.Layer, names: Iterable[str], note: Callable[[str, paddle.Tensor], None]
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Inside the context, `note` gets the name and the input of each of the layers `names` at every call."""
     layers = dict(network.named_sublayers())
-    hooks = [
+    return hooked(
         layers[name].register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0])) for name in names
-    ]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+    )
