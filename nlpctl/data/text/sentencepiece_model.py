@@ -7,19 +7,14 @@ before, behind or in the place of pieces. These are known by the class or the ne
 from __future__ import annotations
 
 import base64
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.files import regular
 
-_MOST_BYTES = 64 << 20  # of a model; that of 250,000 pieces has 5 MB
-_MOST_PIECES = 2_000_000
 _AGAIN = "copy it again from where the model came from"
-_UNIGRAM, _UNKNOWN = 1, 2  # TrainerSpec.ModelType, ModelProto.SentencePiece.Type
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,10 @@ def as_tokenizer_json(file: Path, layout: Layout, settings: Mapping[str, Any]) -
 
     `settings`: tokenizer_config.json, of which do_lower_case, keep_accents and split_by_punct count.
     """
-    pieces, unknown, charsmap = _read(file)
+    # Not at the top: most tokenizers do without protobuf, which takes a while to import.
+    from nlpctl.formats.sentencepiece_file import read_pieces
+
+    pieces, unknown, charsmap = read_pieces(file)
     vocabulary = [(piece, 0.0) for piece in layout.front] + pieces[layout.dropped :]
     known = {piece for piece, _ in vocabulary}
     vocabulary += [(piece, 0.0) for piece in layout.behind if piece not in known]
@@ -122,75 +120,3 @@ def _template(layout: Layout, ids: Mapping[str, int]) -> dict[str, Any]:
     tokens = {token: {"id": token, "ids": [ids[token]], "tokens": [token]} for token in (begin, end)}
     pair = [*single, *[special(end)] * (layout.separators - 1), *second]
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens}
-
-
-# -- the file ---------------------------------------------------------------------------------------------------------
-#
-# A protobuf message ModelProto (sentencepiece_model.proto):
-#   1 pieces, each: 1 piece, 2 score, 3 type     2 trainer_spec: 3 model_type     3 normalizer_spec: 2 charsmap
-
-
-def _read(file: Path) -> tuple[list[tuple[str, float]], int, bytes]:
-    """The pieces with their scores, the id of the unknown one, and the table of the normaliser. UserError: damaged."""
-    try:
-        if regular(file).stat().st_size > _MOST_BYTES:
-            raise ValueError(f"it has more than {_MOST_BYTES >> 20} MB")
-        pieces: list[tuple[str, float]] = []
-        unknown, kind, charsmap = 0, _UNIGRAM, b""
-        for number, value in _fields(memoryview(file.read_bytes())):
-            inner = dict(_fields(value)) if number in (1, 2, 3) and isinstance(value, memoryview) else {}
-            if number == 1:
-                if inner.get(3, 1) == _UNKNOWN:
-                    unknown = len(pieces)
-                pieces.append((str(_bytes(inner[1]), "utf-8"), struct.unpack("<f", _bytes(inner.get(2, bytes(4))))[0]))
-                if len(pieces) > _MOST_PIECES:
-                    raise ValueError(f"it has more than {_MOST_PIECES:,} pieces")
-            elif number == 2:
-                kind = inner.get(3, _UNIGRAM)
-            elif number == 3:
-                charsmap = bytes(_bytes(inner.get(2, b"")))
-        if not pieces:
-            raise ValueError("it holds no pieces")
-    except (OSError, ValueError, KeyError, TypeError, IndexError, struct.error) as error:
-        raise UserError(f"is no sentencepiece model ({error})", str(file), _AGAIN) from None
-    if kind != _UNIGRAM:
-        hint = "save it with Transformers (AutoTokenizer.from_pretrained, save_pretrained), which writes tokenizer.json"
-        raise UserError("is a sentencepiece model of another kind than Unigram", str(file), hint)
-    return pieces, unknown, charsmap
-
-
-def _bytes(value: Any) -> memoryview | bytes:
-    """`value` if it is bytes. Of a number bytes() would make that many zeros."""
-    if isinstance(value, int):
-        raise ValueError("it is damaged")
-    return value
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a message: an int, or the bytes. ValueError, IndexError: it is damaged."""
-    place = 0
-    while place < len(data):
-        key, place = _varint(data, place)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, place = _varint(data, place)
-            yield number, value
-            continue
-        size = {1: 8, 5: 4}.get(wire)
-        if wire == 2:
-            size, place = _varint(data, place)
-        if size is None or place + size > len(data):
-            raise ValueError("it is cut off or damaged")
-        yield number, data[place : place + size]
-        place += size
-
-
-def _varint(data: memoryview, place: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = data[place]
-        value |= (byte & 0x7F) << shift
-        place += 1
-        if byte < 0x80:
-            return value, place
-    raise ValueError("it is damaged")

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.export.layouts.messages import Field, as_text, message_types
 from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
+from nlpctl.formats.messages import Field, as_text, message_types
 from nlpctl.formats.program import read_program
 from nlpctl.models.export_folder import ExportManifest, TensorSpec
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.export.layouts.messages import Field, as_text, message_types
 from nlpctl.export.layouts.own_files import copy_own_files, has_own_files
+from nlpctl.formats.messages import Field, as_text, message_types
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.folder import read_labels
 

@@ -658,14 +658,15 @@ def field(number, value):
     "content",
     [
         *(b"", b"\x0a" + b"\xff" * 11, b"no model", b"\x0a\x03\x0a\x01"),
-        # A number where bytes should be: that many zeros would be made.
+        # A number where bytes should be: that many zeros could be made. To protobuf the field is absent.
         *(field(1, field(1, number)) for number in (1 << 40, 1 << 66)),
         field(1, field(1, b"a")) + field(3, field(2, 1 << 40)),
         field(1, field(1, b"a") + field(2, 1 << 40)),
+        pytest.param(field(1, field(1, b"a")) * 2_000_001, id="more pieces than are read"),
     ],
 )
 def test_a_damaged_sentencepiece_model_is_told(content, tmp_path):
     (tmp_path / "spm.model").write_bytes(content)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "DebertaV2TokenizerFast"}')
-    with pytest.raises(UserError, match="is no sentencepiece model"):
+    with pytest.raises(UserError, match="is no sentencepiece model|has no piece"):
         read_library_tokenizer(tmp_path)

@@ -1,4 +1,4 @@
-"""Protobuf messages of other servers, built from tables of their fields, without generated code and its version
+"""Protobuf messages of other programs, built from tables of their fields, without generated code and its version
 limits."""
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-_PLAIN = {"string": 9, "bool": 8, "int32": 5, "int64": 3}  # descriptor.proto, FieldDescriptorProto.Type
+# descriptor.proto, FieldDescriptorProto.Type
+_PLAIN = {"float": 2, "int64": 3, "int32": 5, "bool": 8, "string": 9, "bytes": 12}
 _MESSAGE, _ENUM = 11, 14
 _OPTIONAL, _REPEATED = 1, 3
 
@@ -25,7 +26,7 @@ class Field(NamedTuple):
 def message_types(
     package: str, messages: Mapping[str, Sequence[Field]], enums: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, type[Any]]:
-    """Classes of the messages. The table has only the fields that are written."""
+    """Classes of the messages. The table has only the fields that are read or written."""
     enums = enums or {}
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     for name, values in enums.items():
