@@ -394,6 +394,15 @@ def json_of(path: Path) -> Any:
     return parse_json(small_text(path))
 
 
+def content_of(file: Path) -> dict[str, Any]:
+    """The JSON object of `file`; empty where there is none that can be read."""
+    try:
+        value = json_of(file)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises UserError when it cannot be read, is cut off, or is not an object."""
     again = "copy or download the model folder again"

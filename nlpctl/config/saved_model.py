@@ -25,12 +25,13 @@ from nlpctl.config.sentence_folder import (
 from nlpctl.config.tasks import TaskInfo, find_task, known_tasks
 from nlpctl.config.weights_mark import WeightsMark, read_mark
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, read_json
+from nlpctl.files import content_of, read_json
 from nlpctl.layout import ADAPTER, MERGE_ADAPTER, TASK, checkpoints_in, config_file, holds
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer; sentence-transformers has no such bound
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 _ONE_LABEL = "single_label_classification"  # as problem_type, and what is meant where there is none
+_NO_LIMIT = 1_000_000  # tokens; Transformers writes 1e30 for a tokenizer that has none
 
 
 def folder_values(folder: Path, file: Path, purpose: Purpose, *, task_given: str | None) -> dict[str, Any]:
@@ -204,26 +205,11 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
     if type(rows) is int and any(name in names for name in ("Roberta", "RoBERTa", "Camembert", "MPNet")):
         pad = config.get("pad_token_id")
         rows -= 1 + (max(1, pad) if type(pad) is int else 1)
-    tokenizer = _content(folder / "tokenizer_config.json")
+    tokenizer = content_of(folder / "tokenizer_config.json")  # a damaged one is an error later, when it is loaded
     limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
     limit = limit if type(limit) is int and 0 < limit < _NO_LIMIT else None
     own = length_file(folder)
     of_library = own is not None or is_sentence_folder(folder)
-    told = None if own is None else _content(own).get("max_seq_length")  # in place of the tokenizer's
+    told = None if own is None else content_of(own).get("max_seq_length")  # in place of the tokenizer's
     limits = (rows, told if type(told) is int and told > 0 else limit, None if of_library else LONGEST)
     return min((each for each in limits if type(each) is int and each > 0), default=LONGEST)
-
-
-_NO_LIMIT = 1_000_000  # tokens; Transformers writes 1e30 for a tokenizer that has none
-
-
-def _content(file: Path) -> dict[str, Any]:
-    """What a JSON file of the tokenizer or of sentence-transformers holds; {} if it cannot be read.
-
-    A damaged file is an error later, when the tokenizer is loaded.
-    """
-    try:
-        content = json_of(file)
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}

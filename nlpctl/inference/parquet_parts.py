@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow
@@ -39,14 +38,6 @@ def write_part(path: Any, answers: Sequence[dict[str, Any]], schema: str) -> Non
     wanted = _schema(schema)
     columns = [pyarrow.array(_values(field, answers), field.type) for field in wanted]
     parquet.write_table(pyarrow.Table.from_arrays(columns, schema=wanted), path)
-
-
-def read_part(path: Path) -> list[dict[str, Any]]:
-    """The answers of a part; what a row has not is None."""
-    table = parquet.read_table(path)
-    coded = [field.name for field in table.schema if _is_json(field)]
-    rows = table.to_pylist()
-    return [row | {name: None if row[name] is None else json.loads(row[name]) for name in coded} for row in rows]
 
 
 def _field(name: str, values: list[Any]) -> pyarrow.Field:

@@ -29,7 +29,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import leftovers, remove_dir, remove_leftover, staged_path
+from nlpctl.files import content_of, leftovers, remove_dir, remove_leftover, staged_path
 from nlpctl.layout import (
     BEST_EXPORT,
     CANDIDATES,
@@ -50,7 +50,7 @@ from nlpctl.layout import (
 )
 from nlpctl.models.model_manifest import weights_sum
 from nlpctl.models.source import WEIGHTS
-from nlpctl.runs.run_files import content_of, is_run, other_kind
+from nlpctl.runs.run_files import is_run, other_kind
 from nlpctl.runs.runs import state_of
 from nlpctl.runtime.lock import held
 from nlpctl.runtime.run_directory import RunDirectory

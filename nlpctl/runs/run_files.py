@@ -12,7 +12,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.documents import Count, Document, Mismatch, convert, fields_of
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import json_of, regular, small_text
+from nlpctl.files import content_of, regular, small_text
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIDENCE,
@@ -113,15 +113,6 @@ def other_kind(folder: Path) -> tuple[str, str] | None:
     if TASK in held:
         return "a model folder", f"nlpctl eval {folder}"
     return None
-
-
-def content_of(file: Path) -> Mapping[str, Any]:
-    """The JSON object of `file`; empty where there is none that can be read."""
-    try:
-        value = json_of(file)
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 # -- the files of a run -----------------------------------------------------------------------------------

@@ -26,11 +26,10 @@ from nlpctl.models.model_manifest import check_model_sums, parts_of, write_model
 from nlpctl.runtime.lock import held
 from nlpctl.runtime.run_directory import ContinuedRun, RunDirectory
 from nlpctl.spelling import option
-from nlpctl.training.checkpoints import SavedTrainerState, damage_of, write_sums
+from nlpctl.training.checkpoints import OPTIMIZER, SavedTrainerState, damage_of, write_sums
 from nlpctl.training.early_stopping import patience_of
 
 FACT = "continues"  # in the manifest of the new run
-_OPTIMIZER = "optimizer.pdopt"  # PaddleNLP's name
 _NEW = "a new run can start from its model: model.name_or_path"
 _TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")  # at the end of the name of a continued run
 
@@ -109,7 +108,7 @@ def _last_checkpoint(run: RunDirectory) -> Path:
         hint = f"it was trained with save_strategy: no, or they were deleted; {_NEW}"
         raise UserError("the run has no checkpoint, so its optimizer is lost", where=str(run.path), hint=hint)
     _refuse_damaged(checkpoint)
-    if not (checkpoint / _OPTIMIZER).is_file():
+    if not (checkpoint / OPTIMIZER).is_file():
         why = "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim)"
         raise UserError(why, where=str(checkpoint), hint=_NEW)
     return checkpoint
