@@ -706,6 +706,7 @@ CHINESE: Mapping[str, str] = {
     "times the samples/s of the fastest uncompressed, batch size {}": "最快的未压缩模型的倍数（样本/秒），batch {}",
     "the fastest uncompressed": "最快的未压缩模型",
     "times {}, batch {}": "{} 的倍数，batch {}",
+    "compress/ is of the model that this run had before it was trained again": "compress/ 出自这次重新训练之前的模型",
     "the best of {} candidates; compress/report.html shows all": "{} 个候选中最好的；全部见 compress/report.html",
     # -- nlpctl bench --
     "How fast models answer": "模型回答的速度",

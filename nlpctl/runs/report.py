@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -13,7 +14,7 @@ from nlpctl import console
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
 from nlpctl.files import json_of, regular, write_text_atomic, writing
-from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS
+from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS, MANIFEST, PLAN
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html, element
 from nlpctl.report.language import say, say_each, say_names
@@ -41,6 +42,7 @@ from nlpctl.runs.run_files import DAMAGED, sound_mistakes, sound_slices
 from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing_slices
 from nlpctl.runs.time_shares import advice as time_advice
 from nlpctl.runs.time_shares import is_sound, rows_of, total_of
+from nlpctl.runtime.run_directory import RunDirectory
 
 LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
@@ -283,15 +285,25 @@ def _cut_text(text: str) -> Html:
 # -- compression ----------------------------------------------------------------------------------
 
 
-def _compression(record: RunRecord) -> list[Table]:
+def _compression(record: RunRecord) -> list[Part]:
     """What `nlpctl compress` made of the run, if anything: the best of it. UserError: its report.json is damaged."""
     file = record.run.path / COMPRESS / COMPRESS_REPORT
+    if file.exists() and _trained_since(record.run):
+        return [say("compress/ is of the model that this run had before it was trained again")]
     try:
         return [_compression_table(json_of(file))] if file.exists() else []
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
         reason = f"{type(error).__name__}: {error}"
         raise UserError(f"the compression cannot be read ({reason})", where=str(file), hint=hint) from None
+
+
+def _trained_since(run: RunDirectory) -> bool:
+    """Whether compress/ was made of other weights than the model has."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # of damaged files others tell
+        then, now = (json_of(file)["sha256"] for file in (run.path / COMPRESS / PLAN, run.model / MANIFEST))
+        return any(then[name] != now[name] for name in then.keys() & now.keys() if name.endswith(".pdparams"))
+    return False
 
 
 def _compression_table(content: Mapping[str, Any]) -> Table:

@@ -183,6 +183,14 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
         pass  # the rest of a training
     assert "the best of 3 candidates" in text_of(run)
 
+    run.model.mkdir(exist_ok=True)
+    for file, weights in ((folder / "plan.json", "old"), (run.model / "manifest.json", "new")):
+        file.write_text(json.dumps({"sha256": {"model_state.pdparams": weights}}))
+    assert nlpctl("report", run.path).code == 0
+    page = text_of(run)
+    assert "the best of 3 candidates" not in page and "before it was trained again" in page
+    (folder / "plan.json").unlink()
+
     (folder / "report.json").write_text('{"rows": []}')
     ended = nlpctl("report", run.path)
     assert ended.code == 2 and "compress/report.json" in ended.err.replace("\n", "")
