@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,9 +41,6 @@ _SUBSTITUTES: Mapping[str, Any] = {
     "command": [], "versions": {}, "git_commit": None, "seed": None, "data": {}, "device": None, "processes": None,
     "skipped_rows": {},
 }  # fmt: skip
-
-_LABEL = ("precision", "recall", "f1", "support")
-_LEVEL = ("labels", "micro_f1", "macro_f1")
 
 
 def warn_of_damage(damage: Iterable[Problem]) -> None:
@@ -130,7 +127,7 @@ def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
         if name in manifest and not _fits(manifest[name], annotation):
             wrong.append(name)
     # Other facts about the parameters are added to these, which the commands that list runs tell.
-    if "parameters" in manifest and "parameters" not in wrong and not _has_number(manifest["parameters"], "total"):
+    if "parameters" in manifest and "parameters" not in wrong and not _fits(manifest["parameters"].get("total"), float):
         wrong.append("parameters")
     for name in wrong:
         manifest.pop(name, None)
@@ -251,77 +248,84 @@ def damaged_recipe(folder: Path, error: UserError) -> Problem:
 # -- validity of entries -------------------------------------------------------------------------------
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+@dataclass(frozen=True)
+class _LabelScores:
+    precision: float
+    recall: float
+    f1: float
+    support: float
 
 
-def _has_number(value: Any, *names: str) -> bool:
-    return isinstance(value, dict) and all(_is_number(value.get(name)) for name in names)
+@dataclass(frozen=True)
+class _LevelScores:
+    """Of a level of a hierarchy of labels."""
+
+    labels: float
+    micro_f1: float
+    macro_f1: float
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+@dataclass(frozen=True)
+class _Kept:
+    """The answers of at least a confidence."""
+
+    min_confidence: float
+    coverage: float
+    precision: float | None = None
 
 
-def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: value is None or holds(value)
+_Bins = tuple[tuple[float, float, float], ...]  # of a reliability diagram
 
 
-def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(holds, value))
+@dataclass(frozen=True)
+class _Before:
+    """Without the calibration of the model."""
+
+    ece: float
+    reliability: _Bins
+
+
+@dataclass(frozen=True)
+class _Confidence:
+    of: str
+    reliability: _Bins
+    coverage: tuple[_Kept, ...]
+    before: _Before | None = None
+
+
+# The entries of a report of scores that are not numbers
+_TABLES: Mapping[str, Any] = {
+    "labels": Mapping[str, _LabelScores],
+    "levels": Mapping[str, _LevelScores],
+    "confusion": tuple[tuple[float, ...], ...],
+    "confusions": tuple[tuple[str, str, float], ...],  # label, predicted as, rows
+    INTERVALS: Mapping[str, tuple[float, float]],
+    OWN_SCORES: Mapping[str, float | None],
+    CONFIDENCE: _Confidence,
+}
 
 
 def is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
     """Whether an entry of a report of scores is whole: a number, or a table of its kind."""
-    if name == "confusion":
-        labels: Any = report.get("labels")
-        size = len(labels) if _is_table(labels, _LABEL) else -1
-        lines = isinstance(value, list) and len(value) == size
-        return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)
-    if name == "confusions":
-        labels = report.get("labels")
-        whole = _is_table(labels, _LABEL) and isinstance(value, list)
-        return whole and all(_is_confusion(each) and {*each[:2]} <= labels.keys() for each in value)
-    if name == OWN_SCORES:
-        return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
-    if name == INTERVALS:
-        return isinstance(value, dict) and all(_list_of(_is_number)(ends) and len(ends) == 2 for ends in value.values())
+    if not _fits(value, _TABLES.get(name, float)):
+        return False
     if name == CONFIDENCE:
-        before = value.get("before") if isinstance(value, dict) else None
-        whole = _is_number(report.get(ECE)) and _is_confidence(value)
-        return whole and (before is None or _is_confidence(before, ECE))
-    if name in ("labels", "levels"):
-        return _is_table(value, _LABEL if name == "labels" else _LEVEL)
-    return _is_number(value)
-
-
-def _is_confusion(value: Any) -> bool:
-    """[label, predicted as, rows]"""
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_text, value[:2])) and _is_number(value[2])
-
-
-def _is_confidence(value: Any, *names: str) -> bool:
-    """Whether the bins of a reliability diagram are whole, and what stands beside them; `names`: numbers."""
-    bins = value.get("reliability") if isinstance(value, dict) else None
-    whole = isinstance(bins, list) and all(_list_of(_is_number)(each) and len(each) == 3 for each in bins)
-    if names:
-        return whole and _has_number(value, *names)
-    kept = value.get("coverage") if whole else None
-    least = ("min_confidence", "coverage")
-    return isinstance(kept, list) and _is_text(value.get("of")) and all(
-        _has_number(each, *least) and _or_none(_is_number)(each.get("precision")) for each in kept
-    )
-
-
-def _is_table(value: Any, columns: tuple[str, ...]) -> bool:
-    return isinstance(value, dict) and all(_has_number(line, *columns) for line in value.values())
+        return _fits(report.get(ECE), float)
+    if name in ("confusion", "confusions"):
+        labels: Any = report.get("labels")
+        if not _fits(labels, _TABLES["labels"]):
+            return False
+        if name == "confusions":
+            return all(label in labels for each in value for label in each[:2])
+        return all(len(each) == len(labels) for each in (value, *value))  # square, and as large as its labels
+    return True
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:
     """Whether the figures of an event are numbers (NaN included) and a save event names its checkpoints."""
     if event["event"] in ("log", "evaluate"):
-        return all(_is_number(value) for name, value in event.items() if name != "event")
-    return event["event"] != "save" or ("best" in event and _or_none(_is_checkpoint)(event["best"]))
+        return all(type(value) in (int, float) for name, value in event.items() if name != "event")
+    return event["event"] != "save" or ("best" in event and (event["best"] is None or _is_checkpoint(event["best"])))
 
 
 def _is_checkpoint(name: Any) -> bool:
