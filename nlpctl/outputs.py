@@ -14,7 +14,7 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -159,6 +159,29 @@ def refuse_below_file(folder: Path, where: str) -> None:
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise UserError(f"{place} is a file, not a folder", where=where, hint="name another folder")
+
+
+def refuse_folder(
+    folder: Path, overwrite: bool, kind: str, is_own: Callable[[Path], bool], reads: Iterable[Path] = ()
+) -> None:
+    """UserError if the output `folder` is neither empty nor of its `kind`, exists and must not be replaced, or cannot
+    be: it is or holds an input, is a part of a model, a lost link, or a place where a file system is mounted.
+
+    `reads`: inputs besides those that are noted.
+    """
+    refuse_lost_link(folder)
+    refuse_part(folder)
+    refuse_mounted(folder)
+    with inputs_noted():
+        note_inputs(reads, "the source")
+        refuse_inputs(folder)
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    hint = "name another folder: @[output=FOLDER]"
+    if not folder.is_dir() or not is_own(folder):
+        raise UserError(f"this is not {kind} and is not replaced", str(folder), hint)
+    if not overwrite:
+        raise UserError("already exists", str(folder), f"use @[overwrite=true], or {hint}")
 
 
 def refuse_foreign(folder: Path, own: Collection[str]) -> None:

@@ -271,7 +271,7 @@ def test_hints_name_arguments_and_no_flags(model, run, place, tmp_path, monkeypa
         (lambda: model.evaluate(split="tests"), "^split: there is no split"),
         (lambda: model.export(formats=[]), "^formats: is empty"),
         (lambda: model.export(precisions=["int8-dynamic"], formats=["paddle"]), r'add formats=\["onnx"\], or use int8'),
-        (lambda: model.export(run.path / "model", overwrite=True), 'name another folder: output="FOLDER"$'),
+        (lambda: model.export(tmp_path, overwrite=True), 'name another folder: output="FOLDER"$'),
     ):
         with pytest.raises(nlpctl.UserError, match=hint) as error:
             call()

@@ -48,10 +48,9 @@ from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
-from nlpctl.export.export import is_free
 from nlpctl.export.request import ELSEWHERE
 from nlpctl.export.strategies import KEY, GraphBuildContext, Step, Strategy, StrategyKind, int8_of_graphs
-from nlpctl.layout import CANDIDATES, PLAN
+from nlpctl.layout import CANDIDATES, PLAN, real_path
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
@@ -189,7 +188,14 @@ def refuse_output(request: CompressRequest) -> None:
     folder, recipe = request.folder, request.recipe
     plan = request.plan  # its sums need the files of the source, which may be missing
     refuse_lost_link(folder)
-    if is_free(folder, request.source):
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError("this is a file, not a folder", where=str(folder), hint=ELSEWHERE)
+    model = resolve_source(request.source).folder
+    if model is not None and real_path(folder) in (model, *model.parents):
+        raise UserError("this holds the model itself", where=str(folder), hint=ELSEWHERE)
+    if not any(folder.iterdir()):
         return
     if not (folder / PLAN).is_file():
         raise UserError("is not a folder of compressed models, so it is left alone", where=str(folder), hint=ELSEWHERE)

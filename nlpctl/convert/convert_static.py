@@ -14,6 +14,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
+from nlpctl.models.model_manifest import refuse_model_folder
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.lock import sole_writer
@@ -84,13 +85,13 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     """
     _prepare()
     from nlpctl.convert.conversion import fill
-    from nlpctl.convert.model_folder import refuse_folder, write_folder
+    from nlpctl.convert.model_folder import write_folder
     from nlpctl.convert.report import make_report
 
     template = Path(request.to) if Path(request.to).is_dir() else None
     inputs = [_source_path(request.source), template, request.labels, request.vocabulary]
     with sole_writer(output):
-        refuse_folder(output, overwrite, [path for path in inputs if path is not None])
+        refuse_model_folder(output, overwrite, [path for path in inputs if path is not None])
         conversion = _match_parameters(request)
         _check_complete(conversion, make_report(conversion, None))
         fill(conversion)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,12 @@ from nlpctl.config.load import recipe_of_values
 from nlpctl.config.tasks import known_tasks
 from nlpctl.convert.conversion import Conversion
 from nlpctl.convert.report import ConversionReport, markdown
-from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
-from nlpctl.layout import CONVERSION, real_path
+from nlpctl.layout import CONVERSION
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
-from nlpctl.models.model_manifest import refuse_foreign_files, write_model_sums
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.models.network import max_positions
-from nlpctl.outputs import refuse_inputs, refuse_part
 
 REPORT_JSON, REPORT_PAGE = CONVERSION
 _MAX_SEQ_LENGTH = 128
@@ -64,21 +61,3 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     if is_crf:
         values["model"] = {"head": "crf"}
     return dataclasses.replace(make_card(recipe_of_values(values), target.labels), trained=not head)
-
-
-def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
-    """UserError if `output` is not a model folder, holds one of `inputs`, or exists and must not be replaced."""
-    refuse_part(output)
-    if not output.exists():
-        return
-    for path in inputs:
-        if real_path(path).is_relative_to(real_path(output)):
-            raise UserError("this holds the source itself", where=str(output), hint="name another folder: @[output]")
-    if not (output / "config.json").is_file():
-        hint = "name another folder: @[output]"
-        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
-    if not overwrite:
-        hint = "use @[overwrite=true], or name another folder: @[output]"
-        raise UserError("this exists already", where=str(output), hint=hint)
-    refuse_inputs(output)
-    refuse_foreign_files(output)

@@ -21,7 +21,7 @@ from nlpctl.export.layouts.weights import WEIGHTS, is_weights_folder, refuse_tas
 from nlpctl.export.request import ELSEWHERE, ExportRequest
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
-from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE, real_path
+from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import (
     ExportManifest,
     read_checked_manifest,
@@ -29,7 +29,7 @@ from nlpctl.models.export_folder import (
 )
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
-from nlpctl.outputs import refuse_inputs, refuse_part
+from nlpctl.outputs import refuse_folder
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import ProcessSetup, set_up_process
@@ -188,34 +188,18 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
 
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
-    """UserError if `output` is the model, is not an export, or exists and must not be replaced."""
-    refuse_part(output)
-    if is_free(output, source):
-        return
-    if not overwrite:
-        hint = "use @[overwrite=true], or name another folder: @[output]"
-        raise UserError("already exists", where=str(output), hint=hint)
-    if layout in WEIGHTS:
-        own = is_weights_folder(output)
-    else:
-        own = (output / EXPORT_MANIFEST).is_file() if layout is None else layouts.layout(layout).is_repository(output)
-    if not own:
-        raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)
-    refuse_inputs(output)
+    """UserError if `output` holds the model, is not an export, or exists and must not be replaced."""
+    is_own = _is_export
+    if layout is not None:
+        is_own = is_weights_folder if layout in WEIGHTS else layouts.layout(layout).is_repository
+    folder = resolve_source(source).folder
+    refuse_folder(output, overwrite, "an export", is_own, () if folder is None else (folder,))
     if layout is None:
         refuse_foreign_files(output)
 
 
-def is_free(output: Path, source: str) -> bool:
-    """Whether `output` is missing or empty. UserError if it is a file, or holds the model `source`."""
-    if not output.exists():
-        return True
-    if not output.is_dir():
-        raise UserError("this is a file, not a folder", where=str(output), hint=ELSEWHERE)
-    folder = resolve_source(source).folder
-    if folder is not None and real_path(output) in (folder, *folder.parents):
-        raise UserError("this holds the model itself", where=str(output), hint=ELSEWHERE)
-    return not any(output.iterdir())
+def _is_export(folder: Path) -> bool:
+    return (folder / EXPORT_MANIFEST).is_file()
 
 
 def _model_name(recipe: Recipe, source: str) -> str:

@@ -44,7 +44,7 @@ from nlpctl.inference.predict import WINDOW_BATCHES, bad_row_answer
 from nlpctl.inference.shard_folder import ShardFolder
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.names import counted
-from nlpctl.outputs import refuse_foreign, refuse_inputs, refuse_mounted, refuse_part
+from nlpctl.outputs import refuse_folder, refuse_foreign
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.worker_slots import ParallelConfig
@@ -185,18 +185,8 @@ def _hits(row: Any, hits: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:
-    refuse_part(folder)
-    refuse_mounted(folder)
-    if not folder.exists():
-        return
-    if not folder.is_dir() or (any(folder.iterdir()) and not is_index(folder)):
-        hint = "name another folder: @[output]"
-        raise UserError("this is not an index, and is not replaced", where=str(folder), hint=hint)
+    refuse_folder(folder, overwrite, "an index", is_index)
     if is_index(folder):
-        if not overwrite:
-            hint = "use @[overwrite=true], or another @[output=FOLDER]"
-            raise UserError("the index exists", where=str(folder), hint=hint)
-        refuse_inputs(folder)
         refuse_foreign(folder, (MANIFEST, RECIPE, INDEX_TEXTS, INDEX_VECTORS))
 
 

@@ -293,23 +293,8 @@ def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
 
 def refuse_parts(output: Path, overwrite: bool) -> None:
     """UserError if `output` cannot become a folder of parts, or is one and must not be replaced."""
-    outputs.refuse_lost_link(output)
-    outputs.refuse_part(output)
-    outputs.refuse_mounted(output)
-    outputs.refuse_inputs(output)
-    if not os.path.exists(output):
-        return
     manifest = PartsManifest.load_if_valid(output / MANIFEST)
-    own: set[str] | None = None  # the names of its files
+    outputs.refuse_folder(output, overwrite, "a folder of parts", lambda _: manifest is not None)
     if manifest is not None:
         own = {MANIFEST, *(part.file for part in manifest.parts)}
-        own |= {path.name for path in _passing(output, own)}
-    elif output.is_dir() and not any(output.iterdir()):
-        own = set()
-    if own is None:
-        hint = "name another folder"
-        raise UserError("this is not a folder of parts, and is not replaced", where=str(output), hint=hint)
-    if own and not overwrite:
-        hint = "use @[overwrite=true], or name another folder"
-        raise UserError("the output folder exists", where=str(output), hint=hint)
-    outputs.refuse_foreign(output, own)
+        outputs.refuse_foreign(output, own | {path.name for path in _passing(output, own)})

@@ -5,7 +5,7 @@ It is written after everything else. Files that it does not list do not matter. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +15,9 @@ from nlpctl.checksums import AlteredFiles, altered, check_sums, sums_in
 from nlpctl.documents import Count, DamagedDocument, Document
 from nlpctl.errors import UserError
 from nlpctl.files import STAGING_PREFIX, json_of
-from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK
+from nlpctl.layout import CALIBRATION, CARD, CONVERSION, EXPORT_MANIFEST, LABELS, MANIFEST, REPORTS, TASK, config_file
 from nlpctl.models.source import WEIGHTS
-from nlpctl.outputs import refuse_foreign
+from nlpctl.outputs import refuse_folder, refuse_foreign
 
 VOCABULARY = "vocab.txt"
 POOLING = "1_Pooling"
@@ -91,15 +91,13 @@ def is_part(name: str) -> bool:
     return name not in (MANIFEST, CARD, *CONVERSION, *REPORTS)
 
 
-def refuse_foreign_files(folder: Path) -> None:
-    """UserError if the model folder, which is to be replaced, is an export, or holds files that its manifest.json does
-    not list.
+def refuse_model_folder(folder: Path, overwrite: bool, reads: Iterable[Path]) -> None:
+    """UserError if `folder` cannot become a model folder that is made of `reads`, or is one and must not be replaced:
+    it holds files that its manifest.json does not list.
 
     All is well without a manifest.json, or with a damaged one: nobody knows then which files belong to the model.
     """
-    if (folder / EXPORT_MANIFEST).exists():
-        message = "this is an export, not a model folder, and is not replaced"
-        raise UserError(message, str(folder), "name another folder")
+    refuse_folder(folder, overwrite, "a model folder", _is_model_folder, reads)
     try:
         manifest = _read(folder)
     except UserError:
@@ -107,6 +105,10 @@ def refuse_foreign_files(folder: Path) -> None:
     if manifest is not None:
         modules = [path.name for path in sentence_modules(folder)]
         refuse_foreign(folder, (*manifest.sha256, MANIFEST, *CHANGING, *CONVERSION, *modules))
+
+
+def _is_model_folder(folder: Path) -> bool:
+    return config_file(folder) is not None and not (folder / EXPORT_MANIFEST).exists()
 
 
 @contextmanager

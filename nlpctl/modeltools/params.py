@@ -16,19 +16,19 @@ from nlpctl.config.schema import ModelSection, Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_npz, writing
 from nlpctl.inference.named_model import model_with_weights
-from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, config_file, real_path, runs_around
+from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, runs_around
 from nlpctl.models.model_manifest import (
     CHANGING,
     check_model_sums,
     listed_files,
-    refuse_foreign_files,
+    refuse_model_folder,
     sentence_modules,
     write_model_sums,
 )
 from nlpctl.models.parameters import matching, select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, read_config, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
-from nlpctl.outputs import NO_ARRAYS, refuse_inputs, refuse_output, refuse_part, refuse_stream
+from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_stream
 from nlpctl.report.language import later
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -256,25 +256,10 @@ def _folder_of(model: str) -> Path:
 def _write_copy(source: Path, arrays: Mapping[str, np.ndarray], output: Path, overwrite: bool) -> None:
     """Write the model folder `source` to `output` with `arrays` as its weights, and without training state."""
     with sole_writer(output):
-        _refuse_folder(output, source, overwrite)
+        refuse_model_folder(output, overwrite, [source])
         _prepare()
         with writing(output, _ELSEWHERE), staged_dir(output) as folder:
             _fill_copy(folder, source, arrays)
-
-
-def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
-    """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
-    hint = "name another folder: @[output=FOLDER]"
-    refuse_part(output)
-    if real_path(output) == real_path(source):
-        raise UserError("this is the model itself", where=str(output), hint=hint)
-    if output.exists() and config_file(output) is None:
-        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
-    if output.exists() and not overwrite:
-        raise UserError(_EXISTS, where=str(output), hint=f"use @[overwrite=true], or {_OTHER_NAME}")
-    if output.exists():
-        refuse_inputs(output)
-        refuse_foreign_files(output)
 
 
 def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -143,9 +143,9 @@ def test_queries_find_their_texts(work, index, built):
 
 def test_what_the_index_refuses(work, index, built):
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", built)
-    assert done.returncode == 2 and "the index exists" in done.stderr
+    assert done.returncode == 2 and "already exists" in done.stderr
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", index / "run", "--overwrite")
-    assert done.returncode == 2 and "is not an index" in done.stderr and (index / "run/model").is_dir()
+    assert done.returncode == 2 and "is an input" in done.stderr and (index / "run/model").is_dir()
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", index / "x", "--kind", "tree")
     assert done.returncode == 2 and "no index kind 'tree'" in done.stderr
     for words in (("build", index / "run", "-", "-o", index / "x"), ("search", built)):

@@ -69,12 +69,14 @@ def test_only_a_model_folder_is_replaced(tmp_path):
     run = tmp_path / "run"
     shutil.copytree(CLASSIFIER, run / "model")
     (run / "events.jsonl").write_text("{}\n")
-    for taken in (run, run / "events.jsonl"):
+    other = shutil.copytree(run, tmp_path / "other")
+    for taken in (other, run / "events.jsonl"):
         with pytest.raises(UserError, match="this is not a model folder"):
             set_in_copy(str(run / "model"), {"classifier.bias": 0}, taken, overwrite=True)
     assert (run / "events.jsonl").read_text() == "{}\n" and (run / "model" / "config.json").is_file()
-    with pytest.raises(UserError, match="this is the model itself"):
-        set_in_copy(str(run / "model"), {"classifier.bias": 0}, run / "model", overwrite=True)
+    for taken in (run, run / "model"):
+        with pytest.raises(UserError, match="this (is|holds) an input"):
+            set_in_copy(str(run / "model"), {"classifier.bias": 0}, taken, overwrite=True)
     for value in (1, 2):
         set_in_copy(str(run / "model"), {"classifier.bias": value}, tmp_path / "copy", overwrite=True)
     assert (read_parameters(str(tmp_path / "copy"))["classifier.bias"] == 2).all()
