@@ -10,11 +10,11 @@ import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of
@@ -30,6 +30,7 @@ from nlpctl.data.readers.row import BadRow, Row, place
 from nlpctl.data.readers.spans import TEXT, mark_of, with_spans
 from nlpctl.data.readers.tables import COMMA, QUOTED_TSV, separated
 from nlpctl.datatools.split import refuse_files
+from nlpctl.documents import Count, convert, fields_of, positive
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json, small_text, staged_file, writing
 from nlpctl.names import counted
@@ -261,6 +262,21 @@ KINDS = (WRONG, CONFLICT, OUTLIER)
 ELSEWHERE = later("a data set, a function, an export of an annotation tool, a packed file, or data.map")
 
 
+def _kind(value: str) -> None:
+    if value not in KINDS:
+        raise ValueError(f"is none of {', '.join(KINDS)}")
+
+
+def _format(value: str) -> None:
+    if value not in FORMATS:
+        raise ValueError(f"is none of {', '.join(FORMATS)}")
+
+
+def _file_name(value: str) -> None:
+    if "\0" in value:
+        raise ValueError("is no name of a file")
+
+
 @dataclass(frozen=True)
 class Target:
     """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words, or
@@ -270,13 +286,13 @@ class Target:
     number of labels, so that it may be empty.
     """
 
-    file: str
+    file: Annotated[str, _file_name]
     sha256: str
-    row: int
-    format: str
+    row: Count
+    format: Annotated[str, _format]
     header: bool
     column: str
-    word: int | None = None
+    word: Count | None = None
     several: bool | None = None
 
 
@@ -289,7 +305,7 @@ class Finding:
     `apply`: what a person decided; None: nothing yet.
     """
 
-    kind: str
+    kind: Annotated[str, _kind]
     where: str
     text: str
     given: Any = None
@@ -300,7 +316,7 @@ class Finding:
     other_label: Any = None
     distance: float | None = None
     apply: bool | None = None
-    rows: int = 1
+    rows: Annotated[int, positive] = 1
     edit: Target | None = None
     copies: tuple[Target, ...] | None = None
     line: int = field(default=0, compare=False)  # in the file of findings
@@ -343,71 +359,44 @@ def _parsed(file: Path, lines: Iterable[str]) -> Iterator[Finding]:
             continue
         try:
             yield _finding(parse_json(line), number)
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError) as error:
             hint = "one finding a line, as nlpctl data audit writes them"
             raise UserError(f"this is no finding ({error})", f"{file}:{number}", hint) from None
 
 
 def _finding(values: Any, number: int) -> Finding:
-    if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
-        raise ValueError(f"kind is none of {', '.join(KINDS)}")
-    if values.get("apply") not in (None, True, False):
-        raise ValueError("apply is true, false or null")
-    missing = [name for name in ("where", "text") if not isinstance(values.get(name), str)]
-    unknown = sorted(values.keys() - {each.name for each in fields(Finding)})
-    if missing or unknown:
-        raise ValueError(f"{missing[0]} is missing" if missing else f"there is no key {unknown[0]!r}")
-    edit, copies, rows = values.get("edit"), values.get("copies"), values.get("rows", 1)
-    if type(rows) is not int or rows < 1 or not isinstance(copies, list | None) or (copies and edit is None):
-        raise ValueError("rows or copies is wrong")
-    targets = [_target(each) for each in ([] if edit is None else [edit, *(copies or ())])]
-    for target in targets:
-        _check_target(target, values)
-    at = targets[0] if targets else None
-    return Finding(**{**values, "edit": at, "copies": tuple(targets[1:]) or None, "line": number})
+    finding: Finding = convert(values, Finding)
+    if unknown := sorted(values.keys() - fields_of(Finding).keys()):
+        raise ValueError(f"there is no key {unknown[0]!r}")
+    if finding.copies and finding.edit is None:
+        raise ValueError("copies needs edit")
+    for target in () if finding.edit is None else (finding.edit, *(finding.copies or ())):
+        _check_labels(finding.given, finding.proposed, target)
+    return replace(finding, line=number)
 
 
-def _target(edit: Any) -> Target:
-    names = {each.name for each in fields(Target)}
-    if not isinstance(edit, Mapping) or not names - {"word", "several"} <= edit.keys() <= names:
-        raise ValueError("edit is incomplete")
-    return Target(**edit)
-
-
-def _check_target(target: Target, values: Mapping[str, Any]) -> None:
-    kinds = {"file": str, "sha256": str, "row": int, "format": str, "header": bool, "column": str}
-    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(target, name), kind)]
-    if wrong or target.row < 0 or target.format not in FORMATS:
-        raise ValueError(f"edit.{wrong[0] if wrong else 'row'} is wrong")
-    if "\0" in target.file:
-        raise ValueError("edit.file is no name of a file")
-    if target.several not in (None, True, False):
-        raise ValueError("edit.several is wrong")
-    refuse_surrogates(target.file, "edit.file")
-    proposed = values.get("proposed")
+def _check_labels(given: Any, proposed: Any, target: Target) -> None:
+    """ValueError if what is proposed cannot stand in the file in place of what is given."""
     if target.format == SPANS:
-        if target.word is not None and (type(target.word) is not int or target.word < 0):
-            raise ValueError("edit.word is wrong")
-        _check_spans(values.get("given"), "given")
+        _check_spans(given, "given")
         if proposed is not None:
             _check_spans(proposed, "proposed")
         return
     for each in proposed if isinstance(proposed, list) else () if proposed is None else (proposed,):
         _check_label(each, may_be_blank=bool(target.several) and not isinstance(proposed, list))
     if target.word is not None:
-        if type(target.word) is not int or target.word < 0 or not isinstance(values.get("given"), list):
-            raise ValueError("edit.word is wrong")
+        if not isinstance(given, list):
+            raise ValueError("edit.word is set, but given is no list of tags")
         tags = (
             isinstance(proposed, list)
-            and len(proposed) == len(values["given"])
+            and len(proposed) == len(given)
             and all(isinstance(tag, str) and tag.split() == [tag] for tag in proposed)
         )
         if proposed is not None and not tags:
             raise ValueError("proposed needs a tag, without spaces, for each that is given")
-    elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
-        given = json.dumps(values.get("given"), ensure_ascii=False)
-        raise ValueError(f"proposed is not of the kind of given, {given}")
-    elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(values.get("proposed"))):
+    elif proposed is not None and not _fits(proposed, given, target.format):
+        raise ValueError(f"proposed is not of the kind of given, {json.dumps(given, ensure_ascii=False)}")
+    elif target.format in ("tsv", "joined") and set("\t\n\r") & set(str(proposed)):
         raise ValueError("proposed holds a tab or a line break, which this file cannot")
     if target.format == "joined" and any(JOINT in str(tag) for tag in proposed or ()):
         raise ValueError("proposed holds U+0002, which stands between tags in this file")

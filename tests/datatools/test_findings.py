@@ -67,9 +67,14 @@ def test_copies_have_columns_of_their_own(tmp_path: Path) -> None:
         ({"proposed": ["O", "\ud800"], "given": ["O", "O"], "kind_": "conll", "edit": {"word": 0}}, "not Unicode"),
         ({"proposed": ["O", "B\2"], "given": ["O", "O"], "kind_": "joined", "edit": {"word": 0}}, "U\\+0002"),
         ({"edit": {"file": "a\0b"}}, "edit.file is no name of a file"),
-        ({"edit": {"file": "\ud800"}}, "edit.file is not Unicode"),
-        ({"edit": {"several": 3}}, "edit.several is wrong"),
-        ({"edit": {"word": True}, "given": ["a"], "proposed": ["b"]}, "edit.word is wrong"),
+        ({"edit": {"file": "\ud800"}}, "edit.file holds half a character"),
+        ({"edit": {"several": 3}}, "edit.several is 3, not true or false"),
+        ({"where": 3}, "where is 3, not a text"),
+        ({"edit": {"format": "parquet"}}, "edit.format is none of tsv, "),
+        ({"edit": {"row": -1}}, "edit.row is -1, not 0 or more"),
+        ({"rows": 0}, "rows is 0, not a number above 0"),
+        ({"comment": "mine"}, "there is no key 'comment'"),
+        ({"edit": {"word": True}, "given": ["a"], "proposed": ["b"]}, "edit.word is true, not a whole number"),
     ],
 )
 def test_what_no_file_can_hold(tmp_path: Path, values: dict, message: str) -> None:
