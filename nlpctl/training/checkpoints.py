@@ -25,13 +25,12 @@ import numpy as np
 from nlpctl import console
 from nlpctl.checksums import damage_of_file, sha256_of
 from nlpctl.config.schema import Recipe
-from nlpctl.documents import Count, DamagedDocument, Document, whole_content
+from nlpctl.documents import Count, DamagedDocument, Document, MissingDocument, whole_content
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import remove_dir, staged_dir
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import (
     DAMAGED,
-    MANIFEST,
     checkpoint_path,
     checkpoint_step,
     checkpoints_in,
@@ -57,8 +56,6 @@ SUMS = "checksums.json"
 TRAINING_STATE_FILES = frozenset({STATE, OPTIMIZER, SCHEDULER, SCALER, UNLOGGED, REACHED, SUMS})
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
-_PICKLED = ("*.pdparams", "*.pdopt")
-_TOGETHER = (OPTIMIZER, SCHEDULER)  # both exist, or neither (training.ignore_save_lr_and_optim)
 _AGAIN = "train again with @[overwrite=true]"
 
 
@@ -283,54 +280,30 @@ def set_damaged_aside(run: RunDirectory, *, keeps_best: bool) -> None:
 def damage_of(checkpoint: Path) -> str | None:
     """The first damage found in the files of a checkpoint; None if it is intact.
 
-    A checkpoint of an older version, without checksums, is intact if it can be loaded. UserError: a link leads out of
-    the run to a file without a checksum, which may be any.
+    UserError: a link leads out of the run to a file without a checksum, which may be any.
     """
     try:
-        if not (checkpoint / SUMS).exists():
-            _refuse_link_out(checkpoint)
-            return _loading(checkpoint)
-        return _differing(checkpoint)
-    except OSError as error:
-        return f"{Path(error.filename or checkpoint).name} cannot be read ({error.strerror or error})"
-
-
-def _differing(checkpoint: Path) -> str | None:
-    try:
         sums = CheckpointSums.load(checkpoint / SUMS).files
+    except MissingDocument:
+        return f"{SUMS} is missing"
     except DamagedDocument as error:
         return f"{SUMS} {error.problems[0].message}"
     _refuse_link_out(checkpoint, sums)
     for name, expected in sums.items():
-        if (damage := damage_of_file(checkpoint / name, expected.size, expected.sha256)) is not None:
+        try:
+            damage = damage_of_file(checkpoint / name, expected.size, expected.sha256)
+        except OSError as error:
+            damage = f"cannot be read ({error.strerror or error})"
+        if damage is not None:
             return f"{name} {damage}"
     return None
 
 
-def _refuse_link_out(checkpoint: Path, sums: Collection[str] = ()) -> None:
+def _refuse_link_out(checkpoint: Path, sums: Collection[str]) -> None:
     """UserError if a file that has no checksum is a link out of the run. A large file may be moved and linked."""
     if (link := link_out(checkpoint, sums)) is not None:
         hint = f"put the file itself in its place, if you trust it: {real_path(link)}"
         raise UserError("is a link out of the run, to a file without a checksum", str(link), hint)
-
-
-def _loading(checkpoint: Path) -> str | None:
-    needed = [WEIGHTS, STATE]
-    if any((checkpoint / name).exists() for name in _TOGETHER):
-        needed += _TOGETHER
-    for name in needed:
-        if not (checkpoint / name).is_file():
-            return f"{name} is missing"
-    for file in sorted(path for pattern in _PICKLED for path in checkpoint.glob(pattern)):
-        try:
-            (load_pdparams if file.name == WEIGHTS else load_state)(file)
-        except UserError as error:
-            return f"{file.name} {error.problems[0].message}"
-    try:
-        SavedTrainerState.of(checkpoint)
-    except DamagedDocument as error:
-        return f"{STATE} {error.problems[0].message}"
-    return None
 
 
 def _damage_of_best(checkpoint: Path) -> str | None:
@@ -426,14 +399,13 @@ def read_state(checkpoint: Path) -> TrainerState:
 
 
 def read_unlogged(checkpoint: Path) -> UnloggedLoss | None:
-    """What `save_checkpoint` was given; None also for a checkpoint of an older release."""
+    """What `save_checkpoint` was given."""
     return UnloggedLoss.load_if_exists(checkpoint / UNLOGGED)
 
 
 def read_reached(checkpoint: Path) -> set[str]:
-    """The parameters that had a gradient before; none for a checkpoint of an older release, which did not keep them."""
-    reached = ReachedParameters.load_if_exists(checkpoint / REACHED)
-    return set() if reached is None else set(reached.names)
+    """The parameters that had a gradient before."""
+    return set(ReachedParameters.load(checkpoint / REACHED).names)
 
 
 # -- the model of the run ---------------------------------------------------------------------------
@@ -444,7 +416,6 @@ def keep_best_model(
 ) -> None:
     """Write run.model: the files of the best checkpoint if one was chosen, otherwise the current network."""
     from nlpctl.models.folder import save_model_folder
-    from nlpctl.models.model_manifest import write_model_sums
 
     best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
     with staged_dir(run.model) as folder:
@@ -463,5 +434,3 @@ def keep_best_model(
             # The model folder is a checkpoint without what only a resume needs.
             if file.name not in TRAINING_STATE_FILES:
                 shutil.copyfile(file, folder / file.name)
-        if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
-            write_model_sums(folder)

@@ -17,7 +17,6 @@ from nlpctl.training.checkpoints import (
     STATE,
     SavedTrainerState,
     load_training_state,
-    read_reached,
     rotate_checkpoints,
 )
 
@@ -84,10 +83,6 @@ def test_killed_while_deleting(checkpoints, monkeypatch):
     assert not (checkpoints / "checkpoint-2").exists() and len(list(checkpoints.iterdir())) == 5
     remove_leftovers(checkpoints)
     assert {path.name for path in checkpoints.iterdir()} == {f"checkpoint-{step}" for step in (4, 6, 8, 10)}
-
-
-def test_a_checkpoint_of_an_older_release_names_no_parameters(checkpoints):
-    assert read_reached(checkpoints / "checkpoint-2") == set()
 
 
 def test_a_checkpoint_without_optimizer_state_cannot_be_resumed(checkpoints):
