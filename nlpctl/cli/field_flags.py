@@ -173,7 +173,7 @@ class _Reader:
         if elsewhere:
             return f"this key is set by --set {elsewhere[0]}=VALUE"
         own = [option.lstrip("-").replace("-", "_") for option in self.own]
-        similar = similar_fields(plain) or [near for near in (nearest(plain, [*field_flags(), *own], CUTOFF),) if near]
+        similar = _similar_fields(plain, own)
         if similar:
             return f"did you mean {' or '.join(f'--{name}' for name in similar)}?"
         return "--help lists the options of this command, `nlpctl recipe flags` the keys of recipes that are flags"
@@ -182,13 +182,15 @@ class _Reader:
         self.problems.append(Problem(message, where=flag, hint=hint))
 
 
-def similar_fields(plain: str) -> list[str]:
-    """TrainingArguments fields that have these initials (lr) or hold all words of `plain` (epochs)."""
+def _similar_fields(plain: str, own: Sequence[str] = ()) -> list[str]:
+    """TrainingArguments fields that have these initials (lr) or hold all words of `plain` (epochs); without any, the
+    field that is spelt most like it, or one of the command's `own` options."""
     fields = [name for name, key in field_flags().items() if key.dotted.startswith("training.")]
     words = set(plain.split("_"))
     holding = [name for name in fields if words <= set(name.split("_"))]
     initials = [name for name in fields if "".join(word[0] for word in name.split("_")) == plain]
-    return [*initials, *holding][:3]
+    near = nearest(plain, [*field_flags(), *own], CUTOFF)
+    return [*initials, *holding][:3] or ([near] if near else [])
 
 
 def _continues(key: Key, word: str) -> bool:
@@ -231,8 +233,7 @@ def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], *
 
 def _unknown_keyword(name: str) -> Problem:
     elsewhere = [dotted for dotted in all_keys() if dotted.endswith(f".{name}")]
-    near = nearest(name, field_flags(), CUTOFF)
-    similar = similar_fields(name) or ([near] if near else [])
+    similar = _similar_fields(name)
     if elsewhere:
         hint = f"this key is set by set={{{elsewhere[0]!r}: ...}}"
     elif similar:

@@ -318,12 +318,11 @@ def run_program(
     feeds: Mapping[str, np.ndarray],
     fetches: Sequence[str],
     seconds: float = SECONDS,
-    memory: int = MEMORY,
 ) -> dict[str, np.ndarray]:
     """The variables `fetches` that the program computes from `feeds`, with `variables` as its parameters.
 
     A training program is cut down to what the fetches need. Raises CannotRun: it has operators that are not run, or
-    that this Paddle lacks; it takes more than `seconds`, or more `memory` than that and four times its arrays.
+    that this Paddle lacks; it takes more than `seconds`, or more than MEMORY and four times its arrays.
     """
     with tempfile.TemporaryDirectory(prefix="nlpctl-") as name:
         folder = Path(name)
@@ -333,7 +332,7 @@ def run_program(
             "feeds": _write(folder, "feed", feeds),
             "fetches": list(fetches),
             "prune": not program.fetches,
-            "memory": memory + 4 * sum(array.nbytes for array in (*variables.values(), *feeds.values())),
+            "memory": MEMORY + 4 * sum(array.nbytes for array in (*variables.values(), *feeds.values())),
         }
         (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
         code = f"from nlpctl.convert.proof import main; main({str(folder)!r})"

@@ -159,7 +159,6 @@ def lines(
     y_label: str,
     *,
     marks: Mapping[str, float] | None = None,
-    y_format: Format = short_number,
     x_range: tuple[float, float] | None = None,
 ) -> Html:
     """Curves over the same axis, such as loss over steps: name -> [(x, y), ...], x rising.
@@ -177,7 +176,7 @@ def lines(
     top = above + 14
     y_range = _padded([y for _, y in finite])
     frame = Frame((min(xs), max(xs)), y_range, top=top, height=256 + top, whole=_are_whole(xs))
-    parts = [frame.axes(x_label, y_label, short_number, y_format), names]
+    parts = [frame.axes(x_label, y_label, short_number, short_number), names]
     parts += [frame.mark(x, name) for name, x in marks.items()]
     for number, (name, points) in enumerate(drawn.items()):
         parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))

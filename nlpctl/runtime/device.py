@@ -147,14 +147,13 @@ def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None =
     return GpuReport(True, "", "", count, names, driver.cuda_version, unserved, libraries.variables)
 
 
-def gpu_for_exports(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> GpuReport:
+def gpu_for_exports(probes: Probes | None = None) -> GpuReport:
     """Whether Paddle or, where it cannot, ONNX Runtime can use a GPU here; neither has to be installed."""
     probes = probes or Probes()
-    environ = os.environ if environ is None else environ
-    by_onnx = onnx_runtime_gpu(probes, environ)
+    by_onnx = onnx_runtime_gpu(probes)
     if not any(probes.installed(name) is not None for name in (CPU_WHEEL, GPU_WHEEL)):
         return by_onnx
-    by_paddle = usable_gpu(probes, environ)
+    by_paddle = usable_gpu(probes)
     return by_onnx if by_onnx.usable and not by_paddle.usable else by_paddle
 
 
@@ -173,9 +172,9 @@ def onnx_runtime_gpu(probes: Probes | None = None, environ: Mapping[str, str] | 
     return lacking or GpuReport(True, "", "", len(driver.names), driver.names, driver.cuda_version)
 
 
-def paddle_has_card(probes: Probes | None = None) -> bool:
+def paddle_has_card() -> bool:
     """Whether Paddle is installed and can use a GPU."""
-    probes = probes or Probes()
+    probes = Probes()
     return probes.installed(GPU_WHEEL) is not None and usable_gpu(probes).usable
 
 

@@ -262,10 +262,9 @@ def cache(environ: Mapping[str, str]) -> Check:
         return Check("cache folder", "failure", error.problems[0].message, "set runtime.cache_dir or PPNLP_HOME")
 
 
-def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
+def machine_checks() -> list[Check]:
     """Processor, threads, memory, disk, cache folder."""
-    environ = os.environ if environ is None else environ
-    cpu = cpu_info()
+    cpu, environ = cpu_info(), os.environ
     return [
         processor(cpu),
         threads(physical_cores(), environ),
