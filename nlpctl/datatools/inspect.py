@@ -13,7 +13,7 @@ from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.data.inspection.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspection.page import Extent, all_tables, current_folder, inspection_page
 from nlpctl.data.inspection.report import Inspection, advice, inspect_rows
-from nlpctl.data.inspection.rows import inspect_split, rows_with_repeated_keys
+from nlpctl.data.inspection.rows import inspect_split
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
@@ -50,8 +50,7 @@ def inspect_data(recipe: Recipe, *, most: int | None = None, estimate: bool = Fa
     read = []
     for split, source in sources.items():
         console.note(f"reading {split}: {source.description}")
-        repeated = rows_with_repeated_keys(source, most)
-        read.append(inspect_split(source, split, rows, labels, counter, most=most, shown=shown, repeated=repeated))
+        read.append(inspect_split(source, split, rows, labels, counter, most=most, shown=shown))
     return inspect_rows(read, recipe, counter, rows, shown)
 
 

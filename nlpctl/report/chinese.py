@@ -317,7 +317,6 @@ CHINESE: Mapping[str, str] = {
     "Suspicious: {}": "可疑：{}",
     # what is suspicious
     "1 carriage return": "1 个回车符",
-    "a key twice": "键重复",
     "a single character": "只有一个字符",
     "another script": "另一种文字",
     "both texts are the same": "两段文本相同",
@@ -343,7 +342,6 @@ CHINESE: Mapping[str, str] = {
     "{} at character {}": "{}，在第 {} 个字符",
     "{} {} times": "{} 连续 {} 次",
     "{} after {}, at word {}": "第 {2} 个词，{1} 之后是 {0}",
-    "{}, of which the last one is read": "{}，读取最后一个",
     "{}; {} of {:,} rows are": "{0}；{2:,} 行中有 {1} 行",
     # what to look at
     "Rows of {} that cannot be used {}: {:,} ({}).": "{} 中不能使用的行{}：{:,}（{}）。",

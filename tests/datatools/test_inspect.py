@@ -444,19 +444,6 @@ def test_unknown_tokens_and_what_stands_behind_them(tmp_path: Path) -> None:
     assert inspect_data(load_recipe(values, (), "apply"), estimate=True).to_json()["splits"]["train"]["unknown"] is None
 
 
-def test_keys_that_stand_twice_are_told(tmp_path: Path) -> None:
-    lines = ['{"text": "a b", "label": "p", "label": "n"}', ""]
-    lines += ['{"text": "c d", "label": "p", "more": {"a": 1, "a": 2}}']
-    lines += ['{"text": "e f", "label": "n", "more": "label"}', '{"text": "g h", "text": "", "label": "n"}']
-    (tmp_path / "train.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    data = {"train": str(tmp_path / "train.jsonl"), "labels": ["n", "p"]}
-    found = inspect_data(load_recipe({"task": "sequence_classification", "data": data}, (), "apply"), estimate=True)
-    (odd,) = [each for each in found.suspicions if each.kind == "a key twice"]
-    assert [(where.rpartition(":")[2], details.partition(",")[0]) for where, _, details, _ in odd.first] == [
-        ("1", "'label'"), ("3", "'a'"),
-    ]  # fmt: skip
-
-
 def test_copies_that_a_split_keeps_together(tmp_path, capsys):
     """The split says which rows its parts lack, and so does an inspection of the parts."""
     rows = [{"text": sentence(i), "spans": [{"start": 4, "end": 9, "label": "adjective"}]} for i in range(60)]

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from nlpctl.data.changed_rows import unmapped_source
 from nlpctl.data.inspection.lengths import TokenCounter, row_tokens
 from nlpctl.data.open_split import FileRows
-from nlpctl.data.readers.lines import decode
-from nlpctl.data.readers.packed import open_unpacked
-from nlpctl.data.readers.readers import file_lines
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.readers.tables import stands_in_quotes
 from nlpctl.data.rows.examples import ExampleReader, good_rows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import Doubt, TaskRows
-from nlpctl.names import and_more
 from nlpctl.report.language import later
 
 ATTRIBUTED = 20_000  # texts of a split in which unknown words are looked for
@@ -109,12 +103,8 @@ def inspect_split(
     *,
     most: int | None,
     shown: int,
-    repeated: Mapping[tuple[str, int | str], Sequence[str]] | None = None,
 ) -> InspectedSplit:
-    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind.
-
-    `repeated`: the keys that stand twice in a row, by file and line.
-    """
+    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind."""
     result = InspectedSplit(split, source, shown)
     columns, given = rows.required(labelled=True), unmapped_source(source)
     tables: set[str] = set()  # where a quotation mark is one of the text
@@ -126,9 +116,6 @@ def inspect_split(
             for text in texts:
                 result.unknown.add(text, counter)
         doubts = [*rows.doubts(example, labels), *(_in_quotes(row, columns) if row.source in tables else ())]
-        if repeated and (row.source, row.line) in repeated:
-            keys = and_more([repr(key) for key in repeated[row.source, row.line]])
-            doubts.append((later("a key twice"), later("{}, of which the last one is read", keys)))
         result.good.append(
             InspectedRow(
                 split,
@@ -150,37 +137,3 @@ def _in_quotes(row: Row, columns: Sequence[str]) -> Iterator[Doubt]:
     if cell is not None:
         details = later("{!r}, as part of the text; if not so, data.format: quoted_tsv", cell)
         yield later("in quotation marks"), details
-
-
-def rows_with_repeated_keys(source: RowSource, most: int | None = None) -> dict[tuple[str, int | str], Sequence[str]]:
-    """Per file and line of the first `most` objects of jsonl in each file (None: all): the keys that stand twice."""
-    source = unmapped_source(source)
-    result: dict[tuple[str, int | str], Sequence[str]] = {}
-    if not isinstance(source, FileRows):
-        return result
-    for path, kind in zip(source.files, source.formats, strict=True):
-        if kind == "jsonl":
-            with open_unpacked(path) as stream:
-                lines = (line for line in file_lines(stream, str(path), kind) if line[1].strip())
-                for number, raw in islice(lines, most):
-                    if keys := tuple(repeated_keys(decode(raw)[0])):
-                        result[str(path), number] = keys
-    return result
-
-
-def repeated_keys(text: str) -> Iterator[str]:
-    """The keys that stand twice in one object of a JSON text, at any depth; nothing if it is no JSON."""
-    repeated: dict[str, None] = {}
-
-    def noted(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs):
-            times = Counter(name for name, _ in pairs)
-            repeated.update(dict.fromkeys(name for name in made if times[name] > 1))
-        return made
-
-    try:
-        json.loads(text, object_pairs_hook=noted)
-    except (ValueError, RecursionError):
-        return
-    yield from repeated
