@@ -718,8 +718,9 @@ def differing(finished: Path, resumed: Path, output: str, same_machine: bool = T
         "logs",
         "report.html",
         "study.journal",
-        "times.json",
-    }  # they hold times; what trials tried is in their runs
+        "times.json",  # they hold times; what trials tried is in their runs
+        "special_tokens_map.json",  # no longer written: tokenizer_config.json says the same
+    }
     passing |= set() if same_machine else {"checkpoints", "scores", "candidates"}  # scores decide which there are
     theirs, ours = (
         {str(file.relative_to(top)) for each in top.glob(f"*{Path(output).name}*") for file in (each, *each.rglob("*"))

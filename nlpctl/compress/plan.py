@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
-from nlpctl.config.keys import use_of
+from nlpctl.config.keys import all_keys, use_of
 from nlpctl.config.paths import dataset_files
 from nlpctl.config.schema import SPLITS, ModelSection, Recipe
 from nlpctl.config.user_code import module_file
@@ -269,10 +269,11 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
     `training`: whether this command trains; otherwise existing networks are used, whatever their settings.
     """
     old, hint = CompressionPlan.load(folder / PLAN), CompressionPlan.REPAIR
-    as_read = json.loads(json.dumps(plan.settings))  # lists in place of tuples
-    before, now = (
-        {name: value for name, value in settings.items() if not _is_free(name)} for settings in (old.settings, as_read)
-    )
+    now = {name: value for name, value in plan.settings.items() if not _is_free(name)}
+    # A key that came since has its default there, and one that went decides nothing.
+    kept = {name: value for name, value in old.settings.items() if _exists(name) and not _is_free(name)}
+    before = {name: key.default for name in now if (key := all_keys().get(name)) is not None} | kept
+    before, now = (json.loads(json.dumps(each, default=list)) for each in (before, now))  # lists in place of tuples
     if {name: value for name, value in old.sha256.items() if is_part(name)} != plan.sha256:
         what = f"another model ({old.source})"
         if before.get(_STATIC) != now.get(_STATIC):
@@ -337,6 +338,14 @@ def _is_trained(folder: Path) -> bool:
     parts = [name.split("+") for name in names]
     training = {strategy.name for strategy in every_strategy() if strategy.trains}
     return any(base not in (ORIGINAL, FEWER_WORDS_NAME) or training & set(made) for base, *made in parts)
+
+
+def _exists(name: str) -> bool:
+    """Whether this version has the key of a setting, or the mapping or list that it is in."""
+    parts = name.removeprefix(f"{_STUDENT}.").split(".")
+    names = (".".join(parts[:length]) for length in range(2, len(parts) + 1))
+    above = [key for name in names if (key := all_keys().get(name)) is not None]
+    return len(parts) == 1 or (bool(above) and above[-1].section is None)
 
 
 def _is_free(name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -109,6 +110,19 @@ def test_what_was_trained_is_known_without_networks(tmp_path, source, folder, tr
         return
     with pytest.raises(UserError, match="made with training.learning_rate"):
         check(out, faster, source)
+
+
+def test_settings_of_an_earlier_version(tmp_path, source):
+    """Keys that came since have their defaults there; one that went decides nothing: nobody could set it again."""
+    recipe = recipe_in(tmp_path)
+    out = planned(tmp_path / "out", recipe, source)
+    plan = json.loads((out / "plan.json").read_text())
+    del plan["settings"]["retrieval.normalize"], plan["settings"]["data.max_seq_length"]
+    plan["settings"] |= {"data.tokenizer": "fast", "data.columns.gone": 1}
+    (out / "plan.json").write_text(json.dumps(plan))
+    check(out, recipe, source)
+    with pytest.raises(UserError, match="made with data.max_seq_length: 128"):
+        check(out, recipe_in(tmp_path, "data.max_seq_length=64"), source)
 
 
 def test_networks_go_last(tmp_path, monkeypatch):
