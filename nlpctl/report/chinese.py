@@ -478,6 +478,9 @@ CHINESE: Mapping[str, str] = {
     "Known are only the files of this folder. Data, training and scores are in the run that it came from.": (
         "已知的只有这个目录中的文件。数据、训练和得分在它所属的运行中。"
     ),
+    "Known are only the files of the model, which tell nothing of data, training and scores.": (
+        "已知的只有模型的文件，其中没有数据、训练和得分的信息。"
+    ),
     "An export: graphs made of the trained network. The scores below are those of the network.": (
         "这是一个导出：由训练好的网络生成的图。下面的得分是网络本身的。"
     ),
@@ -525,6 +528,11 @@ CHINESE: Mapping[str, str] = {
     "Text beyond {} tokens is cut. How many training rows that touches was not recorded.": (
         "超过 {} 个 token 的文本会被截断。有多少训练行受影响没有记录。"
     ),
+    "Text beyond {} tokens is cut.": "超过 {} 个 token 的文本会被截断。",
+    "Text beyond {} tokens is cut: of {:,} training rows looked at {:,} are longer, and {} of all tokens were not "
+    "read.": (
+        "超过 {} 个 token 的文本会被截断：在检查过的 {:,} 行训练数据中，有 {:,} 行更长，全部 token 中有 {} 没有被读到。"
+    ),
     "Text beyond {} tokens is read in overlapping windows; what depends on words further apart is not seen.": (
         "超过 {} 个 token 的文本用重叠的窗口读取；相隔更远的词之间的关系看不到。"
     ),
@@ -552,10 +560,23 @@ CHINESE: Mapping[str, str] = {
         "校准（网络的任何一层都无法表示它）：概率是校准之前的"
     ),
     "the dictionary of decode.terms": "decode.terms 的词典",
-    "decode.max_answer_length: give {0} to the pipeline as max_answer_len, which is 15 otherwise": (
-        "decode.max_answer_length：调用 pipeline 时请给出 max_answer_len={0}，否则为 15"
+    "that words are tagged as wholes, each in the window of a long text that shows the most around it: the "
+    "pipeline tags pieces of words and joins the entities of all windows, so some may be others": (
+        "词作为整体标注、长文本中每个词取上下文最多的那个窗口的规则"
+        "（pipeline 标注词的片段，并合并所有窗口的实体，因此有些实体可能不同）"
     ),
-    "decode.null_threshold, {:g}: when a question has no answer": "decode.null_threshold（{:g}）：何时判定问题没有答案",
+    "how answers are read from the scores of tokens, which Transformers 5 has no pipeline for: the code of the model "
+    "card does it, with answers of up to {} tokens (decode.max_answer_length)": (
+        "如何由各 token 的得分读出答案（Transformers 5 没有这样的 pipeline）：模型卡片中的代码会这样做，"
+        "答案最多 {} 个 token"
+        "（decode.max_answer_length）"
+    ),
+    "decode.null_threshold, {:g}: when a question has no answer, as the code of the model card decides": (
+        "decode.null_threshold（{:g}）：何时判定问题没有答案，模型卡片中的代码照此判定"
+    ),
+    "answers that begin in one window of a long text and end in another, where no window holds them whole": (
+        "在长文本的一个窗口中开始、在另一个窗口中结束，而两个窗口都不完整包含的答案"
+    ),
     "The weights of the last layer hold the calibration: probabilities are those that nlpctl gives.": (
         "校准已包含在最后一层的权重中：概率与 nlpctl 给出的相同。"
     ),

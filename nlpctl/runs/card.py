@@ -45,7 +45,7 @@ from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, 
 from nlpctl.report.score_tables import without_counts
 from nlpctl.runs.comparison import slice_name
 from nlpctl.runs.run_files import is_run, sound_slices, warn_of_damage
-from nlpctl.runs.runs import INCIDENTS, RunRecord, open_run, tell_missing_slices
+from nlpctl.runs.runs import INCIDENTS, RunRecord, open_run, tell_missing_slices, truncation_told
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice
 
 # --------------------------------------------------------------------------------------------------
@@ -68,8 +68,8 @@ class CardFacts:
     """What is known of a model. `record`: its run, if it is at hand; `export`: what it was exported to.
 
     `slices`: as run_files.sound_slices gives them. `languages`: of the texts; `license`: as the hub calls it.
-    `left_out`: what the weights for another library cannot hold; `holds_calibration`: they give calibrated
-    probabilities.
+    `of_a_run`: nlpctl trained it, in a run that may not be at hand. `left_out`: what the weights for another library
+    cannot hold; `holds_calibration`: they give calibrated probabilities.
     """
 
     name: str
@@ -81,6 +81,7 @@ class CardFacts:
     export: ExportManifest | None = None
     languages: Sequence[str] = ()
     license: str | None = None
+    of_a_run: bool = True
     library: str = "paddlenlp"  # that loads what the card is beside, as the hub calls it
     use: str | None = None  # how, in Python; None: with nlpctl alone
     left_out: Sequence[Later] = ()
@@ -173,7 +174,9 @@ def _does(facts: CardFacts) -> Iterator[Part]:
     yield BulletList(lines)
     if facts.export is not None and facts.record is not None:
         yield say("An export: graphs made of the trained network. The scores below are those of the network.")
-    if facts.record is None:
+    if not facts.of_a_run:
+        yield say("Known are only the files of the model, which tell nothing of data, training and scores.")
+    elif facts.record is None:
         yield say(
             "Known are only the files of this folder. Data, training and scores are in the run that it came from."
         )
@@ -381,7 +384,7 @@ def _limits(facts: CardFacts) -> Iterator[str]:
             longest,
         )
     else:
-        yield say("Text beyond {} tokens is cut. How many training rows that touches was not recorded.", longest)
+        yield _truncation(facts, longest)
     for phrase in facts.left_out:
         yield say("Not in these weights: {}.", plain(say(phrase)))
     for split, report in facts.metrics.items():
@@ -417,6 +420,15 @@ def _limits(facts: CardFacts) -> Iterator[str]:
             yield say("During the training: {} at step {:,}.", say(INCIDENTS[event["event"]]), event["step"])
     if facts.license is None:
         yield say("The license was not given.")
+
+
+def _truncation(facts: CardFacts, longest: int) -> str:
+    told = None if facts.record is None else truncation_told(facts.record)
+    if told is not None:
+        return told
+    if not facts.of_a_run:
+        return say("Text beyond {} tokens is cut.", longest)
+    return say("Text beyond {} tokens is cut. How many training rows that touches was not recorded.", longest)
 
 
 # -- what to do with it --------------------------------------------------------------------------

@@ -39,7 +39,7 @@ from nlpctl.report.plots import Point, lines, matrix, reliability
 from nlpctl.report.score_tables import confidence_tables, format_ece, label_table, level_table, score_tables
 from nlpctl.runs.comparison import slice_table
 from nlpctl.runs.run_files import DAMAGED, sound_mistakes, sound_slices
-from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing_slices
+from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing_slices, truncation_told
 from nlpctl.runs.time_shares import advice as time_advice
 from nlpctl.runs.time_shares import is_sound, rows_of, total_of
 from nlpctl.runtime.run_directory import RunDirectory
@@ -110,6 +110,9 @@ def advice(record: RunRecord) -> Iterator[str]:
     for split, skipped in record.manifest["skipped_rows"].items():
         if skipped["total"]:
             yield say("{:,} bad rows of {} were skipped.", skipped["total"], split)
+    truncation = truncation_told(record)
+    if truncation is not None and record.manifest["truncated_rows"]["truncated"]:
+        yield truncation
     for split, report in record.metrics.items():
         labels = report.get("labels", {})
         never = [name for name, row in labels.items() if row["support"] and not row["recall"]]

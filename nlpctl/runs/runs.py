@@ -22,7 +22,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, model_folder_name, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
 from nlpctl.report.language import Later, later, say
-from nlpctl.report.model import format_moment
+from nlpctl.report.model import format_moment, percent
 from nlpctl.report.score_tables import single_scores, without_counts
 from nlpctl.runs.run_files import (
     DAMAGED,
@@ -348,6 +348,21 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
     names = dict.fromkeys(name for table in tables for name in table)
     found = [Difference(name, tuple(table.get(name) for table in tables)) for name in names]
     return [each for each in found if any(value != each.values[0] for value in each.values)]
+
+
+def truncation_told(record: RunRecord) -> str | None:
+    """How many training rows were longer than data.max_seq_length, as `train` found it; None where it did not look."""
+    found = record.manifest.get("truncated_rows")
+    if found is None:
+        return None
+    return say(
+        "Text beyond {} tokens is cut: of {:,} training rows looked at {:,} are longer, and {} of all tokens were not "
+        "read.",
+        record.recipe.data.max_seq_length,
+        found["rows"],
+        found["truncated"],
+        percent(found["unread"]),
+    )
 
 
 def facts(record: RunRecord) -> dict[str, Any]:

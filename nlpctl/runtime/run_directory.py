@@ -65,6 +65,16 @@ class SkippedRows:
 
 
 @dataclass(frozen=True)
+class TruncatedRows:
+    """Of the training rows that were looked at, those of more tokens than data.max_seq_length; `unread`: the share of
+    the tokens of all."""
+
+    rows: Count
+    truncated: Count
+    unread: Finite
+
+
+@dataclass(frozen=True)
 class ContinuedRun:
     """The finished `run` that a new one trains further, from its `checkpoint`, after `step`; `best`: its best one."""
 
@@ -116,6 +126,7 @@ class RunManifest(Document):
     environment: Mapping[str, str] = field(default_factory=dict)
     functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     skipped_rows: Mapping[str, SkippedRows] = field(default_factory=dict)
+    truncated_rows: TruncatedRows | None = None  # older versions did not note them
     parameters: Mapping[str, Any] = field(default_factory=dict)
     continues: ContinuedRun | None = None
     time: Mapping[str, Any] | None = None

@@ -17,7 +17,7 @@ from nlpctl.data.inspection.lengths import CountedTokens, row_tokens
 from nlpctl.data.sample_rows import spread
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.truncated import count_truncated
+from nlpctl.data.text.truncated import Truncation, count_truncated
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import Problem
 from nlpctl.models.changes import describe_changes
@@ -134,14 +134,15 @@ def fitted_parameters(task: Task, network: Any) -> list[str]:
 # -- rows that are longer than data.max_seq_length ---------------------------------------------------
 
 
-def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> None:
+def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> Truncation | None:
     """Warn if training rows are truncated (data/text/truncated.py), with how many and how much of their text is lost.
 
-    `data`: as they were read, before rows were drawn by label.
+    Returns what was found, for the manifest; None where nothing is cut. `data`: as they were read, before rows were
+    drawn by label.
     """
     task = prepared.task
     if data.rows.in_windows:  # every token is read, in one window or another
-        return
+        return None
     rows = list(islice(data.training_examples(), FIRST_ROWS)) if data.train is None else data.train
     sample = spread(rows, MOST_ROWS)
     size = sum(row.byte_length for row in sample)
@@ -153,7 +154,7 @@ def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> No
     limit = task.data.max_seq_length
     truncation = count_truncated(tokens, limit)
     if not truncation.truncated:
-        return
+        return truncation
     stream = data.train is None
     if len(sample) == len(rows):
         sampled = f"{'the first ' if stream else ''}{counted(len(tokens), 'training rows')}"
@@ -171,3 +172,4 @@ def warn_of_truncated_rows(prepared: PreparedTraining, data: TrainingData) -> No
     else:
         hint = "this network takes no longer rows; if what stands at the end matters, cut the texts into several rows"
     console.warn(str(Problem(message, "data.max_seq_length", hint)))
+    return truncation

@@ -14,7 +14,7 @@ import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,8 +118,7 @@ def _train_in_this_process(
     quiet_libraries()
     with fresh_parameter_names():  # optimizer state is keyed by parameter names
         prepared = prepare_training(recipe, setup, make_task(recipe, data.labels), data)
-        if setup.rank == 0:
-            warn_of_truncated_rows(prepared, data)
+        truncation = warn_of_truncated_rows(prepared, data) if setup.rank == 0 else None
         # From here on things are written. The run directory of several processes was taken by their parent, or is by
         # the first of them.
         taken: AbstractContextManager[bool] = (
@@ -131,6 +130,8 @@ def _train_in_this_process(
         with taken as goes_on:
             if goes_on and run.last_checkpoint() is None:
                 console.note(f"no checkpoint in {run.path}: starting from the beginning")
+            if truncation is not None:  # a colleague who gets the model was not there when this was told
+                run.update_manifest(truncated_rows=asdict(truncation))
             model = train_and_score(prepared, run, from_checkpoint=goes_on, pruner=pruner)
             if model is not None:
                 draw_graph(prepared, run, model)

@@ -17,6 +17,7 @@ from nlpctl.models.folder import make_card
 from nlpctl.models.model_manifest import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
 from nlpctl.report.language import LANGUAGES, in_language, say
+from nlpctl.runs.runs import open_run, truncation_told
 from nlpctl.runtime.event_log import EventLog
 
 FIGURES = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 5}
@@ -47,7 +48,9 @@ def run(made, tmp_path):
     (run.model / "task.json").write_text("{}")
     (run.model / "labels.json").write_text('{"labels": ["good|<b>", "bad"]}')
     steps = {"examples": 100, "epochs": 2.0, "global_batch": 8}
-    run.update_manifest(skipped_rows={"train": {"total": 3}}, parameters={"total": 1234}, steps=steps)
+    cut = {"rows": 288, "truncated": 2, "unread": 0.8424}
+    facts = {"skipped_rows": {"train": {"total": 3}}, "parameters": {"total": 1234}, "truncated_rows": cut}
+    run.update_manifest(**facts, steps=steps)
     return run
 
 
@@ -78,6 +81,7 @@ def test_the_card_of_a_run(nlpctl, run, language):
         kept = say("step {:,}, chosen by {} on dev", 4, "`accuracy`")
         told = (kept, say("{} to {}", "0.5000", "0.9000"), say("out of memory"), say(NO_TEST))
         told += (say("{} to {} characters", 12, 40), f"| {run.read_manifest().ended} |")
+        told += (truncation_told(open_run(run.path)) or "", "84.2 %")
     assert "| fair" not in text
     for each in (*told, "1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)"):
         assert each in text, each

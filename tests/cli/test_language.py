@@ -84,6 +84,7 @@ def filled(made: Callable[..., RunDirectory], name: str) -> RunDirectory:
     seconds = {"data": 30.0, "compute": 60.0, "log": 20.0, "evaluate": 80.0, "save": 40.0}
     run.update_manifest(
         skipped_rows={"train": {"total": 3}},
+        truncated_rows={"rows": 288, "truncated": 2, "unread": 0.8424},
         parameters={"total": 1234},
         device="gpu:0",
         time={"seconds": seconds, "longest_wait": 30.0, "steps": 12},
@@ -100,6 +101,7 @@ def test_the_report_of_a_run(nlpctl, made) -> None:
     assert nlpctl("report", run.path).code == 0
     english = run.report_file.read_text(encoding="utf-8")
     assert '<html lang="en">' in english and len(sentences(english)) > 20
+    assert "of 288 training rows looked at 2 are longer" in english and "2 行更长" in chinese
     sections = [re.findall(r"<h2>(.*?)</h2>", page) for page in (chinese, english)]
     assert len(sections[0]) == len(sections[1]) == 10
     ended = nlpctl("report", run.path, "--language", "fr")

@@ -90,7 +90,7 @@ def test_manifest(work, base):
     assert set(manifest) == {
         "format", "state", "pid", "host", "started", "ended", "error", "resumed", "command", "versions", "git_commit",
         "seed", "data", "further_files", "device", "processes", "skipped_rows", "parameters", "functions",
-        "environment", "steps", "time", "planned_processes", "seconds_before",
+        "environment", "steps", "time", "planned_processes", "seconds_before", "truncated_rows",
     }  # fmt: skip
     assert (manifest["format"], manifest["state"], manifest["error"], manifest["resumed"]) == (1, "finished", None, [])
     assert (manifest["seed"], manifest["device"], manifest["processes"]) == (42, "cpu", 1)
@@ -101,6 +101,7 @@ def test_manifest(work, base):
     assert manifest["data"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
     skipped = {split: rows["total"] for split, rows in manifest["skipped_rows"].items()}
     assert skipped == {"train": 0, "dev": 0, "test": 0}
+    assert manifest["truncated_rows"] == {"rows": 61, "truncated": 0, "unread": 0.0}
 
 
 def test_labels_task_and_metrics(base):

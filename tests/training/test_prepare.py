@@ -45,5 +45,6 @@ def test_how_many_are_cut(tmp_path, capfd, rows, uncut, streaming, told):
     encoder = UnitEncoder(UnitTokenizer([PAD, UNK, SEP, "a"], UnitSettings()))
     network = SimpleNamespace(config=SimpleNamespace())  # without a limit of its own
     prepared = SimpleNamespace(task=FourTokens(data), encoder=encoder, model=SimpleNamespace(network=network))
-    warn_of_truncated_rows(prepared, read_training_data(TextRows(data)))
+    found = warn_of_truncated_rows(prepared, read_training_data(TextRows(data)))
+    assert found is not None and 0 < found.truncated <= found.rows <= rows and found.unread > 0
     assert f"cut to 4 tokens: {told}" in " ".join(capfd.readouterr().err.split())
