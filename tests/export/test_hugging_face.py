@@ -80,8 +80,8 @@ def test_the_same_bits_come_back(made_run: Callable[..., Recipe], tmp_path: Path
         assert list(config["id2label"].values()) == list(task_labels)
     card = (folder / "README.md").read_text()
     assert layout in card and is_weights_folder(folder)
-    told = {"token_classification": 'aggregation_strategy="first")', "multi_label_classification": "top_k=None)",
-            "question_answering": "give 50 to the pipeline as max\\_answer\\_len"}  # fmt: skip
+    told = {"token_classification": ', stride=', "multi_label_classification": "truncation=True, top_k=None)",
+            "question_answering": "with answers of up to 50 tokens"}  # fmt: skip
     assert told.get(task, "pipeline_tag") in card
     assert {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"} <= {f.name for f in folder.iterdir()}
 
@@ -112,6 +112,10 @@ def test_a_folder_of_sentence_transformers_comes_back(tmp_path: Path, name: str)
     dense, file = first.dense, folder / "2_Dense" / "model.safetensors"
     dense = None if dense is None else dataclasses.replace(dense, weights=file, bias=True)
     assert second == dataclasses.replace(first, dense=dense, prompts=prompts)
+    card = (folder / "README.md").read_text()  # nlpctl did not train it
+    assert "of the model, which tell nothing of data" in card and "in the run that it came from" not in card
+    assert "was not recorded" not in card.replace("language of the training texts was not recorded", "")
+    assert ("encode_query" in card) is bool(first.prompts)
     written = load_recipe(folder, purpose="embed")
     mine, back = (load_network(each, find_trained_model(each)) for each in (recipe, written))
     np.testing.assert_array_equal(outputs(mine)[0], outputs(back)[0])
@@ -246,6 +250,7 @@ def test_thresholds_are_told_for_the_probabilities_that_are_written(
     (model / "labels.json").write_text(json.dumps({**labels, "thresholds": thresholds}))
     (model / "manifest.json").unlink()
     made = export(recipe, str(recipe.run_dir), ExportRequest(), output=tmp_path / "there", layout="transformers")
+    assert "truncation=True" in (made.folder / "README.md").read_text()
     told = {name: float(value) for name, value in re.findall(r"([xyz]) (\d\.\d+)", made.left_out[0])}
     assert [*told] == ["x", "y", "z"] and list(told.values()) != pytest.approx(thresholds, abs=1e-3)
     before, after = load_network(recipe, str(recipe.run_dir)), read_again(recipe, made.folder)

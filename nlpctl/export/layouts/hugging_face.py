@@ -42,9 +42,10 @@ from nlpctl.data.rows.multi_label_rows import ancestor_ids
 from nlpctl.data.text.library_tokenizer import READ_THE_FILE, SPECIALS, LibraryTokenizer
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.layouts.usage import usage
 from nlpctl.export.layouts.weights import CROSS_ENCODER, SENTENCES, TRANSFORMERS, WEIGHTS_FILE
 from nlpctl.files import json_of, write_json_atomic, write_text_atomic
-from nlpctl.layout import CARD, CONFIG_FILES
+from nlpctl.layout import CARD, CONFIG_FILES, TASK
 from nlpctl.models.assign import with_prefix
 from nlpctl.models.calibration import LOGISTIC
 from nlpctl.models.crf import CRF_SUFFIX
@@ -116,7 +117,7 @@ def write_weights(
     if layout == SENTENCES:
         _write_modules(folder, recipe, network.width, layers)
     _compare(folder, arrays, model_type, head, network.base_model_prefix)
-    facts = _card_facts(layout, task, source, name, thresholds, held)
+    facts = _card_facts(layout, model, source, name, thresholds, held)
     write_text_atomic(folder / CARD, card_page(facts))
     if held:
         console.note("the last layer of the written weights holds the calibration")
@@ -173,13 +174,25 @@ def _left_out(task: Task, thresholds: Sequence[float] | None, held: bool) -> Ite
         yield later("the calibration, which no layer of the network can hold: probabilities are those from before it")
     if decode.terms is not None:
         yield later("the dictionary of decode.terms")
+    if task_info(task.name).tags:
+        yield later(
+            "that words are tagged as wholes, each in the window of a long text that shows the most around it: the "
+            "pipeline tags pieces of words and joins the entities of all windows, so some may be others"
+        )
     if task_info(task.name).reads("decode.max_answer_length"):
         yield later(
-            "decode.max_answer_length: give {0} to the pipeline as max_answer_len, which is 15 otherwise",
+            "how answers are read from the scores of tokens, which Transformers 5 has no pipeline for: the code of the "
+            "model card does it, with answers of up to {} tokens (decode.max_answer_length)",
             decode.max_answer_length,
         )
         if decode.null_threshold is not None:
-            yield later("decode.null_threshold, {:g}: when a question has no answer", decode.null_threshold)
+            yield later(
+                "decode.null_threshold, {:g}: when a question has no answer, as the code of the model card decides",
+                decode.null_threshold,
+            )
+        yield later(
+            "answers that begin in one window of a long text and end in another, where no window holds them whole"
+        )
 
 
 # -- calibration -----------------------------------------------------------------------------------
@@ -328,29 +341,20 @@ def _prompts(recipe: Recipe) -> dict[str, str]:
 
 
 def _card_facts(
-    layout: str, task: Task, source: Path, name: str, thresholds: tuple[float, ...] | None, held: bool
+    layout: str, model: TrainedModel, source: Path, name: str, thresholds: tuple[float, ...] | None, held: bool
 ) -> CardFacts:
     """`name`: of the written folder; `held`: its weights hold the calibration."""
+    task = model.task
+    room = task.recipe.data.max_seq_length - model.encoder.overhead(pair=False)
     try:
         facts = card_facts(source)
     except UserError:  # a model that nlpctl did not train tells nothing more
-        facts = CardFacts(source.name, task.recipe, task.labels.names)
-    info = task_info(task.name)
-    options = ', aggregation_strategy="first"' if info.tags else ", top_k=None" if info.problem_type else ""
+        facts = CardFacts(source.name, task.recipe, task.labels.names, of_a_run=(source / TASK).is_file())
     return dataclasses.replace(
         facts,
         thresholds=thresholds,
         library=TRANSFORMERS if layout == TRANSFORMERS else SENTENCES,
-        use=_USES[layout].format(name, info.pipeline, options),
+        use=usage(layout, task.recipe, name, room),
         left_out=tuple(_left_out(task, thresholds, held)),
         holds_calibration=held,
     )
-
-
-_USES: Mapping[str, str] = {
-    TRANSFORMERS: 'from transformers import pipeline\n\nmodel = pipeline("{1}", "{0}"{2})',
-    SENTENCES: "from sentence_transformers import SentenceTransformer\n\n"
-    'model = SentenceTransformer("{0}")\nvectors = model.encode(["..."])',
-    CROSS_ENCODER: "from sentence_transformers import CrossEncoder\n\n"
-    'model = CrossEncoder("{0}")\nscores = model.predict([["...", "..."]])',
-}
