@@ -934,9 +934,10 @@ def _best_model(recipe: Recipe) -> Iterator[Finding]:
             "load_best_model_at_end needs evaluation_strategy and save_strategy to be the same, "
             f"found {training.evaluation_strategy} and {training.save_strategy}"
         )
-        yield Finding(keys, message, "set both to epoch, or both to steps")
+        yield Finding(keys, message, "set both to epoch, or both to steps; or load_best_model_at_end: false")
     elif training.evaluation_strategy == "no":
-        yield Finding(keys, "load_best_model_at_end needs evaluations to compare", "set both strategies to epoch")
+        hint = "set both strategies to epoch, or load_best_model_at_end: false"
+        yield Finding(keys, "load_best_model_at_end needs evaluations to compare", hint)
 
 
 def _best_model_steps(recipe: Recipe) -> Iterator[Finding]:

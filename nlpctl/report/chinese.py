@@ -233,18 +233,18 @@ CHINESE: Mapping[str, str] = {
         "请设置 training.dataloader_num_workers: 2（现在是 0），由单独的进程读取和切分文本"
     ),
     "Evaluating took {:.0%} of the time: {}, {}.": "评估占了 {:.0%} 的时间：{}，{}。",
-    "raise training.eval_steps": "请增大 training.eval_steps",
-    "set training.evaluation_strategy: steps and eval_steps": (
-        "请设置 training.evaluation_strategy: steps 和 eval_steps"
+    "raise {}": "请增大 {}",
+    "raise training.eval_steps and training.save_steps alike": "请同样增大 training.eval_steps 和 training.save_steps",
+    "set {} to steps, and {} to more than the steps of an epoch": "请把 {} 设为 steps，把 {} 设为大于一个 epoch 的步数",
+    "set training.evaluation_strategy and training.save_strategy to steps, and training.eval_steps and "
+    "training.save_steps to one number, larger than the steps of an epoch": (
+        "请把 training.evaluation_strategy 和 training.save_strategy 都设为 steps，"
+        "把 training.eval_steps 和 training.save_steps 设为同一个数，大于一个 epoch 的步数"
     ),
     "raise training.per_device_eval_batch_size, or score a part of dev (training.max_evaluate_steps)": (
         "增大 training.per_device_eval_batch_size，或只在 dev 的一部分上评分（training.max_evaluate_steps）"
     ),
     "Saving took {:.0%} of the time: {}, or write to a faster disk.": "保存占了 {:.0%} 的时间：{}，或写到更快的磁盘。",
-    "raise training.save_steps": "请增大 training.save_steps",
-    "set training.save_strategy: steps and a larger save_steps": (
-        "请设置 training.save_strategy: steps 和更大的 save_steps"
-    ),
     "Logging took {:.0%} of the time: raise training.logging_steps (now {}), or report_to: none.": (
         "写日志占了 {:.0%} 的时间：请增大 training.logging_steps（现在是 {}），或设置 report_to: none。"
     ),

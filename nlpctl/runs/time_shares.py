@@ -159,18 +159,28 @@ def _about_data(share: float, recipe: Recipe) -> str:
 
 
 def _about_evaluation(share: float, recipe: Recipe) -> str:
-    now = recipe.training.evaluation_strategy
-    less = say("raise training.eval_steps")
-    if now != "steps":
-        less = say("set training.evaluation_strategy: steps and eval_steps")
+    less = _less_often(recipe.training.evaluation_strategy, recipe, "evaluation_strategy", "eval_steps")
     more = say("raise training.per_device_eval_batch_size, or score a part of dev (training.max_evaluate_steps)")
     return say("Evaluating took {:.0%} of the time: {}, {}.", share, less, more)
 
 
 def _about_saving(share: float, recipe: Recipe) -> str:
-    epoch = recipe.training.save_strategy != "steps"
-    less = say("set training.save_strategy: steps and a larger save_steps" if epoch else "raise training.save_steps")
+    less = _less_often(recipe.training.save_strategy, recipe, "save_strategy", "save_steps")
     return say("Saving took {:.0%} of the time: {}, or write to a faster disk.", share, less)
+
+
+def _less_often(now: str, recipe: Recipe, strategy: str, steps: str) -> str:
+    """What to set so that an evaluation or a save comes less often than by the strategy of `now`: the keys of both,
+    where the best model is looked for, since that compares what was evaluated and saved at once (config/checks.py)."""
+    together, strategy, steps = recipe.training.load_best_model_at_end, f"training.{strategy}", f"training.{steps}"
+    if now == "steps":
+        return say("raise training.eval_steps and training.save_steps alike") if together else say("raise {}", steps)
+    if together:
+        return say(
+            "set training.evaluation_strategy and training.save_strategy to steps, and training.eval_steps and "
+            "training.save_steps to one number, larger than the steps of an epoch"
+        )
+    return say("set {} to steps, and {} to more than the steps of an epoch", strategy, steps)
 
 
 def _about_logging(share: float, recipe: Recipe) -> str:

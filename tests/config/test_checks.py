@@ -412,6 +412,12 @@ def test_a_clash_names_every_key_and_where_it_was_set(problems) -> None:
     assert problem.message.endswith("recipe.yaml:5, runtime.device: --device]")
 
 
+@pytest.mark.parametrize("strategy", ["epoch", "no"])
+def test_what_the_best_model_needs_may_also_be_left(problems, strategy: str) -> None:
+    (problem,) = problems(f"{GOOD}training: {{load_best_model_at_end: true, save_strategy: {strategy}}}")
+    assert problem.hint.endswith("or load_best_model_at_end: false")
+
+
 def test_a_clash_with_a_default_says_so(problems) -> None:
     (problem,) = problems(GOOD + "early_stopping: {patience: 2}\n")
     assert "training.load_best_model_at_end: not set" in problem.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from types import SimpleNamespace
 
@@ -13,7 +14,8 @@ import nlpctl  # noqa: F401  before paddle
 from paddlenlp.trainer import IntervalStrategy
 
 from nlpctl import console
-from nlpctl.config.load import recipe_of_values
+from nlpctl.cli.field_flags import overrides_of
+from nlpctl.config.load import load_recipe, recipe_of_values
 from nlpctl.runs.time_shares import (
     COMPUTE,
     DATA,
@@ -105,6 +107,27 @@ def test_what_is_advised(seconds, said):
     recipe = recipe_of_values({"task": "sequence_classification"})
     told = advice(summary([seconds], 10, None), recipe, "cpu")
     assert (not told) if said is None else (len(told) == 1 and said in told[0])
+
+
+@pytest.mark.parametrize("strategy", ["epoch", "steps"])
+@pytest.mark.parametrize("best", [True, False])
+@pytest.mark.parametrize("phase", [SAVE, EVALUATE])
+def test_what_is_advised_can_be_done(tmp_path, strategy, best, phase):
+    """The keys that the advice names are set as it says, and no check refuses that."""
+    now = {"load_best_model_at_end": best, "evaluation_strategy": strategy, "save_strategy": strategy}
+    now |= {"eval_steps": 50, "save_steps": 50, "metric_for_best_model": "accuracy"}
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("text\tlabel\na\tx\nb\ty\n")
+    recipe = {"task": "sequence_classification", "model": {"from_scratch": {"architecture": "ernie"}},
+              "data": {"train": "train.tsv", "dev": "dev.tsv"}, "training": now}  # fmt: skip
+    (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
+    before = load_recipe(tmp_path / "recipe.yaml")
+    (told,) = advice(summary([shares(compute=60, **{phase: 60})], 10, None), before, "cpu")
+    values = {"evaluation_strategy": "steps", "save_strategy": "steps", "eval_steps": 100, "save_steps": 100}
+    done = {f"training.{name}": value for name, value in values.items() if f"training.{name}" in told}
+    after = load_recipe(tmp_path / "recipe.yaml", overrides_of(done, {})).training
+    assert done and (after.save_steps if phase == SAVE else after.eval_steps) == 100
+    assert (after.save_strategy if phase == SAVE else after.evaluation_strategy) == "steps"
 
 
 def test_one_process_that_waits_holds_up_the_others():
