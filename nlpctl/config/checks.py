@@ -425,8 +425,23 @@ def _tokens(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("model.add_tokens",), f"model.add_tokens: there is no file {display(tokens)}", hint)
 
 
+def _no_crf(recipe: Recipe) -> Iterator[Finding]:
+    """The transitions of a CRF, the one layer that another value of a key takes away; else the network is asked."""
+    model = recipe.model
+    if model.head == "crf" or model.network is not None:
+        return
+    named = {f"optimizer.groups.{i}.match": group.match for i, group in enumerate(recipe.optimizer.groups)}
+    named |= {"model.freeze": model.freeze, "model.tie": tuple(name for pair in model.tie for name in pair)}
+    named |= {f"model.set_parameters.{name}": (name,) for name in model.set_parameters}
+    for key, patterns in named.items():
+        if any(pattern.partition(".")[0] == "crf" for pattern in patterns):
+            what = "remove the group" if key.startswith("optimizer.") else "remove it"
+            message = f"{key}: there is no crf with model.head: {model.head}"
+            yield Finding((key, "model.head"), message, f"{what}, or set model.head: crf")
+
+
 # A model that was trained needs none of them any more, nor the files that they name.
-PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens)
+PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _no_crf)
 
 
 # --------------------------------------------------------------------------------------------------

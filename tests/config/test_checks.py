@@ -311,6 +311,15 @@ WHOLE = {
         (GOOD + "optimizer: {groups: [{match: a, learning_rate: 0}]}", ":4", "groups.0.learning_rate is 0.0"),
         (GOOD + "optimizer: {groups: [{match: a, weight_decay: -1}]}", ":4", "groups.0.weight_decay is -1.0"),
     ],
+    "_no_crf": [
+        (
+            TAGGING + MODEL + DATA + "optimizer:\n  groups: [{match: crf, learning_rate: 1e-2}]",
+            ":5",
+            "optimizer.groups.0.match: there is no crf with model.head: linear",
+        ),
+        (TAGGING + DATA + "model: {from_scratch: {}, freeze: [crf.transitions]}", ":3", "model.freeze: there is"),
+        (TAGGING + DATA + "model: {from_scratch: {}, set_parameters: {crf: 0.0}}", ":3", "parameters.crf: there"),
+    ],
     "_pairs": [(HEAD + DATA + "model: {from_scratch: {}, tie: [[a]]}", ":3", "['a'] is not a pair")],
     "_values": [
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: train.tsv}}", ":3", "is no .npy file"),

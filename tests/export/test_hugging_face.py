@@ -386,8 +386,9 @@ def test_layouts_that_a_task_has_not(made_run: Callable[..., Recipe], tmp_path: 
     ],
 )
 def test_networks_that_transformers_has_not(made_run: Callable[..., Recipe], tmp_path: Path, words, told):
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=told) as caught:
         exported(made_run(*words), tmp_path / "there", "transformers")
+    assert ("optimizer.groups that matches crf" in caught.value.problems[0].hint) is ("crf" in words)
     assert not (tmp_path / "there").exists()
 
 

@@ -137,7 +137,7 @@ def _refuse(head: Head, network: Any) -> None:
         families = ", ".join(each.model_type for each in LAYOUTS.values())
         raise UserError(f"{kind} has no network of Transformers beside it, as {families} have", where, _GRAPHS)
     if kind.endswith(CRF_SUFFIX):
-        hint = f"train with model.head: linear, or {_GRAPHS}"
+        hint = f"train with model.head: linear, without the group of optimizer.groups that matches crf; or {_GRAPHS}"
         raise UserError("Transformers has no CRF, which decides the tags of this model together", where, hint)
     if head.adapt is not None and head.labelled:  # of few-shot classification: words at a mask, vectors of unit length
         message = "what gives this model's labels is nlpctl's own, and no class of Transformers"
