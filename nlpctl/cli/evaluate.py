@@ -80,7 +80,7 @@ def evaluate(
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.inference.evaluate import evaluate as run_evaluation
     from nlpctl.report.score_tables import confidence_tables
-    from nlpctl.runs.comparison import changed_rows, comparison_table, format_target, slice_table
+    from nlpctl.runs.comparison import changed_rows, comparison_table, format_target, slice_table, slices_left_out
     from nlpctl.runtime.worker_slots import ParallelConfig
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
@@ -93,6 +93,7 @@ def evaluate(
         more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
         if result.slices:
             more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
+            more["slices_left_out"] = result.left_out
         if parallel is not None:
             more["workers"] = [asdict(each) for each in result.workers]
         if result.target is not None:
@@ -109,6 +110,8 @@ def evaluate(
             show_table(slice_table(name, by or "", listed), apart=True)
         else:
             console.note(f"{name}: {by} gives no slice of ten rows or more")
+        if result.left_out[name]:
+            console.result(slices_left_out(result.left_out[name]))
     if result.against is None:
         return
     models = [display(each) for each in (result.against.model, result.model)]

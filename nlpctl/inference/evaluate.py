@@ -31,11 +31,12 @@ from nlpctl.names import and_more
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.worker_pool import WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
+from nlpctl.tasks.calibration import LEAST, tell_uncalibrated
 from nlpctl.tasks.confidence import Confidences
 from nlpctl.tasks.coverage import Target, coverage_at, least_confidence
 from nlpctl.tasks.degenerate import warn_of_degenerate, warn_of_missing_labels
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
-from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
+from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, left_out, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class EvalResult:
     metrics: dict[str, Any]
     against: Against | None = None
     slices: dict[str, list[Slice]] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)  # slices that are too small to be looked at
     target: Target | None = None
     workers: tuple[WorkerStats, ...] = ()  # what each did for this model
 
@@ -133,7 +135,9 @@ def evaluate(
             scored.pop(split)  # only the threshold comes from it
     reports = {split: each.report for split, each in scored.items()}
     parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
-    return EvalResult(source, reports, other, parts, target, workers)
+    slices = {split: listed for split, (listed, _) in parts.items()}
+    left = {split: count for split, (_, count) in parts.items()}
+    return EvalResult(source, reports, other, slices, left, target, workers)
 
 
 def _splits_for_target(recipe: Recipe, precision: float) -> tuple[str, ...]:
@@ -210,6 +214,9 @@ def _scored(
             mistakes = {mistake.row: mistake for mistake in wrong}
             decisions = model.task.confidences(examples, predictions)
             scored[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, decisions)
+        if resolve_source(source).kind in ("nlpctl", "export"):  # others keep none
+            why = f"in its training dev had fewer than {LEAST} decisions, or there was none"
+            tell_uncalibrated(model.task, next(iter(scored.values())).decisions, why, source)
         workers = model.shares if isinstance(model, DividedModel) else ()
     members = members_of(Path(source))
     if members:
@@ -245,8 +252,8 @@ def _changed(split: str, theirs: _Scored, mine: _Scored) -> list[Changed]:
     return changed
 
 
-def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
-    """The slices of a split, the worst first, by the task's main score."""
+def _slices(split: str, scored: _Scored, by: str) -> tuple[list[Slice], int]:
+    """The slices of a split, the worst first, by the task's main score, and how many are left out."""
     rows, task, examples = scored.rows, scored.task, scored.examples
     if scored.tallies is None:
         raise UserError(f"scores of {task.name} cannot be sliced", "@[by]", "leave @[by] out")
@@ -257,7 +264,7 @@ def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     else:
         values = column_values(rows, split, task.labels, by, len(examples), "@[by]")
         named = [(str(value),) for value in values]
-    return sliced(main_score(task, scored.report), scored.tallies, named)
+    return sliced(main_score(task, scored.report), scored.tallies, named), left_out(scored.tallies, named)
 
 
 def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tuple[str, ...]]:

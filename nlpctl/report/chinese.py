@@ -97,6 +97,7 @@ CHINESE: Mapping[str, str] = {
     "ECE {:.4f}, {:.4f} uncalibrated": "ECE {:.4f}，校准前 {:.4f}",
     "above the rest": "与其余之差",
     "confidence from": "置信度不低于",
+    "answers": "答案数",
     "entities": "实体数",
     "words": "词数",
     "queries": "查询数",
@@ -109,6 +110,9 @@ CHINESE: Mapping[str, str] = {
     "{} kept": "保留的{}",
     "{} to {} characters": "{} 至 {} 个字符",
     "{}, by {}": "{}，按{}",
+    "{:,} slices left out, with fewer than {} rows or not among the {} largest.": (
+        "另有 {:,} 个切片没有列出：少于 {} 行，或不在最大的 {} 个之中。"
+    ),
     "{}: the first {} of {:,} rows that changed": "{0}：{2:,} 个变化的行中的前 {1} 个",
     "{}, per label": "{}，各标签",
     "{}, per level": "{}，各层级",
@@ -606,6 +610,12 @@ CHINESE: Mapping[str, str] = {
     "Take {}: {}. Against the original in its fastest engine it is {}; {}; {:,.1f} MB in place of {:,.1f}.": (
         "请用 {}：{}。与最快引擎中的原模型相比，{}；{}；{:,.1f} MB，原来是 {:,.1f}。"
     ),
+    "The original": "原模型",
+    "{} is of no use on dev, whatever the figures here: {}.": "{} 在 dev 上没有用处，无论这里的数字如何：{}。",
+    "all {:,} rows get the label {!r}, and {:,} have another one": (
+        "全部 {:,} 行都被给出标签 {!r}，而其中 {:,} 行是别的标签"
+    ),
+    "{} is 0": "{} 为 0",
     "{} times as fast {}": "{1}速度是 {0} 倍",
     "with single texts": "单条文本时",
     "in batches of {}": "每批 {} 条时",

@@ -10,7 +10,7 @@ from nlpctl.report.language import say
 from nlpctl.report.model import Table
 from nlpctl.spelling import option
 from nlpctl.tasks.confidence import DIGITS
-from nlpctl.tasks.slices import LABEL, LENGTH, Slice
+from nlpctl.tasks.slices import LABEL, LEAST_ROWS, LENGTH, MOST, Slice
 
 if TYPE_CHECKING:
     from nlpctl.tasks.coverage import Target
@@ -59,6 +59,11 @@ def slice_name(by: str, name: str) -> str:
     """The name of a slice; that of one by length is said."""
     ends = re.fullmatch(r"(\d+) to (\d+) characters", name) if by == LENGTH else None
     return name if ends is None else say("{} to {} characters", *ends.groups())
+
+
+def slices_left_out(count: int) -> str:
+    """What a table of slices does not show."""
+    return say("{:,} slices left out, with fewer than {} rows or not among the {} largest.", count, LEAST_ROWS, MOST)
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> Table:

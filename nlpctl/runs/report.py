@@ -37,7 +37,7 @@ from nlpctl.report.model import (
 from nlpctl.report.page import html_page, names_page, refuse_other_page
 from nlpctl.report.plots import Point, lines, matrix, reliability
 from nlpctl.report.score_tables import confidence_tables, format_ece, label_table, level_table, score_tables
-from nlpctl.runs.comparison import slice_table
+from nlpctl.runs.comparison import slice_table, slices_left_out
 from nlpctl.runs.run_files import DAMAGED, sound_mistakes, sound_slices
 from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing_slices, truncation_told
 from nlpctl.runs.time_shares import advice as time_advice
@@ -224,6 +224,8 @@ def _slices(slices: Mapping[str, Any] | None) -> Iterator[Part]:
     )
     for kind, listed in slices["by"].items():
         yield slice_table(slices["split"], kind, listed)
+        if slices["left_out"].get(kind):
+            yield slices_left_out(slices["left_out"][kind])
 
 
 def _confusions(record: RunRecord) -> Iterator[Part]:

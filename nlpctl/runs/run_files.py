@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,13 @@ class MistakesFile(Document):
 
 @dataclass(frozen=True)
 class SlicesFile(Document):
-    """slices.json of a run: the `score` of some rows of a split, `by` label and by length."""
+    """slices.json of a run: the `score` of some rows of a split, `by` label and by length; `left_out`: how many slices
+    of each kind are not looked at, for they are too small."""
 
     split: str
     score: str
     by: Mapping[str, tuple[Slice, ...]]
+    left_out: Mapping[str, Count] = field(default_factory=dict)  # older versions did not note them
 
 
 # -- kinds of folders ----------------------------------------------------------------------------
@@ -188,7 +190,7 @@ def sound_slices(file: Path, damage: Damage) -> dict[str, Any] | None:
     except Mismatch as error:
         _tell(damage, file, str(error))
         return None
-    return {"split": slices.split, "score": slices.score, "by": slices.by}
+    return {"split": slices.split, "score": slices.score, "by": slices.by, "left_out": slices.left_out}
 
 
 def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, Any]]:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.models.calibration import LARGEST, LOGISTIC, TEMPERATURE, Calibration
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.confidence import Confidences, ece, margins
@@ -217,6 +219,13 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
     if not len(before.right):  # such as of rows none of which is given a label
         return task
     return task.calibrated(with_facts(calibration, split, len(examples), before, after))
+
+
+def tell_uncalibrated(task: Task, decisions: Confidences | None, why: str, model: Path | str) -> None:
+    """Why the probabilities of a model are those of the network, and what to do, if it is not calibrated."""
+    if decisions is not None and len(decisions.right) and task.calibration is None and task.recipe.training.calibrate:
+        command = f"nlpctl calibrate {console.display(model)} FILE"
+        console.note(f"probabilities are not calibrated: {why}; with a file of more rows: `{command}`")
 
 
 def recalibrated(

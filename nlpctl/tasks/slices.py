@@ -69,23 +69,38 @@ def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list
     """Of the MOST largest slices of LEAST_ROWS or more the `most` furthest below the rest, the furthest first."""
     import numpy as np
 
-    if tallies.examples is not None:
-        named = [named[row] for row in tallies.examples.tolist()]
-    names = Counter(name for row in named for name in set(row))
-    largest = [name for name, rows in names.most_common(MOST) if LEAST_ROWS <= rows < tallies.rows]
+    named = _scored(tallies, named)
+    largest = [name for name in _largest(named) if any(name not in row for row in named)]
     return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest}, most)
+
+
+def left_out(tallies: Tallies, named: Named) -> int:
+    """How many slices `sliced` does not look at, since they have too few rows, or others have more."""
+    named = _scored(tallies, named)
+    return len({name for row in named for name in row}) - len(_largest(named))
+
+
+def _scored(tallies: Tallies, named: Named) -> Named:
+    return named if tallies.examples is None else [named[row] for row in tallies.examples.tolist()]
+
+
+def _largest(named: Named) -> list[str]:
+    names = Counter(name for row in named for name in set(row))
+    return [name for name, rows in names.most_common(MOST) if rows >= LEAST_ROWS]
 
 
 def slices_of_run(
     task: Task, rows: TaskRows, examples: ExampleList, report: dict[str, Any], tallies: Tallies
 ) -> dict[str, Any]:
-    """By label and by length, for a run's page: {"score": NAME, "by": {KIND: [slice]}}, without empty kinds."""
+    """By label and by length, for a run's page: {"score": NAME, "by": {KIND: [slice]}, "left_out": {KIND: number}},
+    without empty kinds."""
     score = main_score(task, report)
     kinds = {LABEL: by_label(task, rows, examples), LENGTH: by_length(rows, examples)}
     by_kind = {kind: sliced(score, tallies, named, MOST_OF_A_RUN) for kind, named in kinds.items()}
     return {
         "score": score,
         "by": {kind: [asdict(each) for each in listed] for kind, listed in by_kind.items() if listed},
+        "left_out": {kind: left_out(tallies, kinds[kind]) for kind, listed in by_kind.items() if listed},
     }
 
 

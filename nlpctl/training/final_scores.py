@@ -26,7 +26,7 @@ from nlpctl.layout import OWN_SCORES
 from nlpctl.models.folder import calibrate_model, tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, worst
-from nlpctl.tasks.calibration import calibrated
+from nlpctl.tasks.calibration import LEAST, calibrated, tell_uncalibrated
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
@@ -80,6 +80,8 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
         tune_labels(run.model, task.labels.names, task.thresholds)
         if task.recipe.training.calibrate:
             task = calibrated(task, data.dev, predictions["dev"], "dev")
+            why = f"dev has fewer than {LEAST} decisions"
+            tell_uncalibrated(task, task.confidences(data.dev, predictions["dev"]), why, run.path)
         if task.calibration is not None:
             calibrate_model(run.model, task.calibration)
     first = next(iter(splits))

@@ -39,6 +39,7 @@ WRONG_ROW = {"where": "/data/dev.tsv:7", "texts": TEXTS, "expected": "差评", "
 MISTAKES = {"split": "dev", "rows": 10, "wrong": 2, "worst": [WRONG_ROW]}
 WEAK = {"rows": 12, "score": 0.5, "interval": [0.25, 0.75], "above": -0.125, "above_interval": [-0.5, 0]}
 SLICED_BY = {"label": [{**WEAK, "name": "差评"}], "length": [{**WEAK, "name": "1 to 12 characters"}]}
+LEFT_OUT = {"left_out": {"label": 3}}
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,7 @@ def filled(made: Callable[..., RunDirectory], name: str) -> RunDirectory:
     run.metrics_file.write_text(json.dumps({"dev": report}))
     run.mistakes_file.write_text(json.dumps(MISTAKES))
     run.slices_file.parent.mkdir()
-    run.slices_file.write_text(json.dumps({"split": "dev", "score": "accuracy", "by": SLICED_BY}))
+    run.slices_file.write_text(json.dumps({"split": "dev", "score": "accuracy", "by": SLICED_BY, **LEFT_OUT}))
     seconds = {"data": 30.0, "compute": 60.0, "log": 20.0, "evaluate": 80.0, "save": 40.0}
     run.update_manifest(
         skipped_rows={"train": {"total": 3}},
@@ -101,6 +102,7 @@ def test_the_report_of_a_run(nlpctl, made) -> None:
     assert nlpctl("report", run.path).code == 0
     english = run.report_file.read_text(encoding="utf-8")
     assert '<html lang="en">' in english and len(sentences(english)) > 20
+    assert "3 slices left out" in english and "另有 3 个切片" in chinese
     assert "of 288 training rows looked at 2 are longer" in english and "2 行更长" in chinese
     sections = [re.findall(r"<h2>(.*?)</h2>", page) for page in (chinese, english)]
     assert len(sections[0]) == len(sections[1]) == 10

@@ -19,6 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.pretrained import ENTRIES, known_encoders
 from nlpctl.report.chinese import CHINESE
 from nlpctl.report.language import in_language, language, later, say, say_counted, say_names
+from nlpctl.report.score_tables import confidence_tables
 
 PACKAGE = Path(nlpctl.__file__).parent
 # The texts in the arguments of a call of these; of `say_counted` a unit.
@@ -167,3 +168,12 @@ def test_what_is_said() -> None:
         assert say(told) == "第 3 个词，I-LOC 之后是 结尾"
         assert say("a text of nobody {") == "a text of nobody {"
     assert json.dumps(told) == '"the end after I-LOC, at word 3"'
+
+
+@pytest.mark.parametrize("what", ["rows", "entities", "words", "labels", "answers"])
+def test_what_is_decided_has_a_name(what: str) -> None:
+    """Of each task (Confidences.what), in the table of its confidence."""
+    report = {"ece": 0.1, "confidence": {"of": what, "coverage": [], "reliability": []}}
+    with in_language("zh"):
+        (table,) = confidence_tables({"dev": report})
+    assert re.findall("[a-z]{3,}", table.title + "".join(table.columns)) == ["dev"]

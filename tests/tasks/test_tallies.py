@@ -23,7 +23,7 @@ from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
 from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
-from nlpctl.tasks.slices import by_label, by_length, sliced, slices
+from nlpctl.tasks.slices import by_label, by_length, left_out, sliced, slices
 from nlpctl.tasks.tallies import SCORES_OF_KIND, Tallies, bins, class_columns, load_tallies, make_tallies, save_tallies
 
 ROWS = 200
@@ -225,6 +225,15 @@ def test_the_weakest_slices_are_shown_not_the_largest(chance):
     assert len(shown) == 10 and shown[0].name == "label 14" and shown[0].score == 0.0
     every = sliced("accuracy", classes(right, chance), [(f"label {label}",) for label in labels])
     assert [each.name for each in every[:10]] == [each.name for each in shown]
+
+
+def test_slices_that_are_too_small_are_counted(chance):
+    named = [("all", f"{'of nine' if row < 27 else 'of ten'} {row // (9 if row < 27 else 10)}") for row in range(70)]
+    tallies = classes(np.ones(70, bool), chance)
+    assert {each.name for each in sliced("accuracy", tallies, named)} == {f"of ten {tens}" for tens in (3, 4, 5, 6)}
+    assert left_out(tallies, named) == 4  # three of nine rows, and the rows 27 to 29
+    tallies = classes(np.ones(500, bool), chance)
+    assert left_out(tallies, [(f"of ten {row // 10}",) for row in range(500)]) == 20  # thirty are looked at
 
 
 def test_rows_of_one_group_have_no_interval_and_grouped_rows_no_mcnemar(chance):
