@@ -515,10 +515,11 @@ class _Compression:
             best=best,
             test=test,
             speeds=speeds,
+            task=self.recipe.task,
             prunable=self.prunable,
         )
         with writing(self.folder, FREE_SPACE):
-            write_reports(result, self.source, self.recipe.task)
+            write_reports(result, self.source)
         return result
 
     def score_on_test(self, best: CandidateScore) -> TestScore | None:

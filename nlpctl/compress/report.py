@@ -64,9 +64,9 @@ _OF_THE_REST = later(
 )
 
 
-def write_reports(result: CompressResult, source: str, task: str) -> None:
+def write_reports(result: CompressResult, source: str) -> None:
     """Write all three into the folder of the compression. `source`: the model, as the user gave it."""
-    content = report(result, source, task)
+    content = report(result, source)
     write_json_atomic(result.folder / JSON, content)
     page = compress_page(result, source, content["conditions"])
     write_text_atomic(result.folder / MARKDOWN, markdown_page(page, aligned=True))
@@ -171,12 +171,12 @@ def format_spread(speed: RelativeSpeed) -> str:
 # -- report.json -----------------------------------------------------------------------------------
 
 
-def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
+def report(result: CompressResult, source: str) -> dict[str, Any]:
     """The content of report.json. Rows have the order of the table; "best" and "reference" name one row each."""
     return {
         "format": FORMAT,
         "source": source,
-        "task": task,
+        "task": result.task,
         "metric": asdict(result.metric),
         "aim": asdict(result.objective),
         "reference": result.reference.name,

@@ -20,6 +20,7 @@ from nlpctl.layout import BEST_EXPORT
 from nlpctl.report.language import later, say, say_each
 from nlpctl.report.model import Number, Table, format_times
 from nlpctl.spelling import spelled
+from nlpctl.tasks.degenerate import degenerate_reason
 
 SCORES = "scores"  # the folder of what was measured
 LARGE_EMBEDDING = 0.3  # share of a graph from which the report says what would make it smaller
@@ -45,6 +46,7 @@ class CompressResult:
     best: CandidateScore
     test: TestScore | None
     speeds: RelativeSpeeds
+    task: str
     prunable: bool = False
     failed: NlpctlError | None = None
 
@@ -169,6 +171,7 @@ OF_ALTERNATIVES = later(
 def reasons(result: CompressResult) -> list[str]:
     """Why this one, what nothing tells from it, and what is to know about it; a sentence or two each."""
     told = (
+        of_no_use(result),
         _why(result),
         _unsteady(result),
         _nearest(result),
@@ -177,6 +180,15 @@ def reasons(result: CompressResult) -> list[str]:
         _on_test(result),
     )
     return [sentence for sentence in told if sentence]
+
+
+def of_no_use(result: CompressResult) -> str:
+    """Where all answers are alike or none is right: that a candidate answers so too, and faster, is no good result."""
+    for row, name in ((result.reference, say("The original")), (result.best, _named(result.best))):
+        reason = degenerate_reason(result.task, row.report)
+        if reason is not None:
+            return say("{} is of no use on dev, whatever the figures here: {}.", name, say(reason))
+    return ""
 
 
 def _why(result: CompressResult) -> str:

@@ -214,7 +214,7 @@ def audit(
     reports = {name: _report(folder / HELD / name / SCORES, metric) for name in began.runs}
     scores = {name: float(report[metric]) for name, report in reports.items()}
     reasons = {name: degenerate_reason(recipe.task, report) for name, report in reports.items()}
-    useless = {name: reason for name, reason in reasons.items() if reason is not None}
+    useless: dict[str, str] = {name: reason for name, reason in reasons.items() if reason is not None}
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
     auditor = _Auditor(recipe, rows, shares, lines)
     findings, worth = auditor.findings()

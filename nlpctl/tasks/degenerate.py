@@ -13,6 +13,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem
 from nlpctl.names import and_more
+from nlpctl.report.language import Later, later
 
 HINT = (
     "compare its labels with those of the data, or train it anew: `nlpctl train RECIPE --overfit-batch` tells whether "
@@ -21,7 +22,7 @@ HINT = (
 LEAST_OTHERS = 5  # rows with another label, below which one answer to all rows may be chance
 
 
-def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None = None) -> str | None:
+def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None = None) -> Later | None:
     """What is wrong with a model of `task` that has this report of a split, in a sentence; None: nothing is known.
 
     `watched`: another score that may not be 0, such as the one that chose the model.
@@ -36,14 +37,15 @@ def degenerate_reason(task: str, report: Mapping[str, Any], watched: str | None 
             right = figures["recall"] * expected[name]
             given = right / figures["precision"] if figures["precision"] else 0.0
             if round(given) == rows and rows - expected[name] >= LEAST_OTHERS:
-                return f"all {rows:,} rows get the label {name!r}, and {rows - expected[name]:,} have another one"
+                others = rows - expected[name]
+                return later("all {:,} rows get the label {!r}, and {:,} have another one", rows, name, others)
     info = task_info(task)
     rising = [name for name in scores(task) if info.greater_is_better(name) and name in report]
     telling = next(([name] for name in ("micro_f1", "f1") if name in rising), rising)
     if telling and all(report[name] == 0 for name in telling):
-        return f"{telling[0]} is 0"
+        return later("{} is 0", telling[0])
     if watched is not None and info.greater_is_better(watched) and report.get(watched) == 0:
-        return f"{watched} is 0"
+        return later("{} is 0", watched)
     return None
 
 

@@ -15,6 +15,8 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.run_setup import TrainOptions, open_run
 
+TASK = "sequence_classification"
+
 MISTAKES = {
     "split": "dev", "rows": 10, "wrong": 2,
     "worst": [
@@ -171,8 +173,9 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     reference = scored("original", 0.88)
     best = scored("original+ptq", 0.876, 4.2, precision="int8", method="ptq", size_mb=20.0)
     rows, folder = (reference, best, scored("width-0.5", 0.8, 1.5)), run.path / "compress"
-    result = CompressResult(folder, rows, (), Metric("accuracy"), Objective(), reference, best, None, speeds_of(rows))
-    write_reports(result, str(run.path), "sequence_classification")
+    speeds, metric = speeds_of(rows), Metric("accuracy")
+    result = CompressResult(folder, rows, (), metric, Objective(), reference, best, None, speeds, TASK)
+    write_reports(result, str(run.path))
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)
     assert "Compression" in sections(page) and "the best of 3 candidates" in page

@@ -33,6 +33,8 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.strategies import Ptq
 from nlpctl.runtime.machine import CpuInfo
 
+TASK = "sequence_classification"
+
 CPU = CpuInfo("AuthenticAMD", "an older one", ("avx2",))
 OLDER = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=True, gpu_bf16=True, tensorrt=False)
 
@@ -145,8 +147,9 @@ def test_what_fails_on_test_does_not_cost_the_table():
 def test_all_scores_of_the_users_function_are_reported(tmp_path):
     row = scored("original", 0.88)
     row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
-    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Objective(), row, row, None, speeds_of([row]))
-    (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
+    metric, speeds = Metric("f1", own=True), speeds_of([row])
+    result = CompressResult(tmp_path, (row,), (), metric, Objective(), row, row, None, speeds, TASK)
+    (entry,) = report(result, "outputs/run")["rows"]
     assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
 
 

@@ -17,6 +17,8 @@ from nlpctl.report.language import in_language
 from nlpctl.report.markdown import markdown_page
 from nlpctl.report.page import html_page
 
+TASK = "sequence_classification"
+
 
 @pytest.fixture
 def result(tmp_path) -> CompressResult:
@@ -30,7 +32,8 @@ def result(tmp_path) -> CompressResult:
     failures = (Failure("student", "", "no <text>\nto learn from"), Failure("original+qat", "paddle int8", "died"))
     test = TestScore(1821, 0.8874, 0.8852, 0.981)
     speeds = speeds_of(rows, rounds_of(rows, {}, {}, {}, {"width-0.75+ptq": 0.8}, {"width-0.75+ptq": 0.6}))
-    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Objective(), reference, best, test, speeds)
+    metric = Metric("accuracy")
+    return CompressResult(tmp_path, rows, failures, metric, Objective(), reference, best, test, speeds, TASK)
 
 
 def markdown(result: CompressResult) -> str:
@@ -100,6 +103,21 @@ def test_in_chinese_no_english_sentence_is_left(result):
             assert_chinese(html_page(page))
             assert sentences(markdown_page(page)) == []
         assert len(sentences(markdown(each))) > 10
+
+
+def test_a_model_of_no_use_is_told_first(result):
+    """A candidate that answers like a useless model is perfect by all figures."""
+    useless = {"rows": 36, "accuracy": 0.5, "micro_f1": 0.5,
+               "labels": {"x": {"precision": 0.5, "recall": 1.0, "support": 18},
+                          "y": {"precision": 0.0, "recall": 0.0, "support": 18}}}  # fmt: skip
+    reason = "all 36 rows get the label 'x', and 18 have another one."
+    for each, name in (("reference", "The original"), ("best", "width-0.75+ptq in paddle int8 (ptq)")):
+        found = replace(result, failures=(), **{each: replace(getattr(result, each), report=useless)})
+        assert reasons(found)[0] == f"{name} is of no use on dev, whatever the figures here: {reason}"
+        assert reason in markdown(found) and "is of no use on dev" in html_page(compress_page(found, "run", {}))
+        with in_language("zh"):
+            assert_chinese(html_page(compress_page(found, "run", {})))
+            assert "全部 36 行都被给出标签" in markdown(found)
 
 
 def test_the_loss_of_the_best_is_told_with_its_interval(result):
@@ -174,7 +192,7 @@ def test_how_sure_the_loss_is(result):
     assert lines(result)[2]["width-0.75+ptq"][2] == "-1.35 to +0.55"
     told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 722."
     assert too_few_rows(result) == told and told in markdown(result)
-    rows = report(result, "outputs/run", "sequence_classification")["rows"]
+    rows = report(result, "outputs/run")["rows"]
     entry = next(row for row in rows if row["drop_interval"])
     assert entry["name"] == best.name and "drops" not in entry
     assert too_few_rows(replace(result, objective=Objective(1.0))) == ""
@@ -192,7 +210,7 @@ def test_the_page_for_reading(result):
 
 
 def test_what_programs_read(result):
-    write_reports(result, "outputs/run", "sequence_classification")
+    write_reports(result, "outputs/run")
     content = json.loads((result.folder / "report.json").read_text())
     assert content["best"] == "width-0.75+ptq, paddle int8 (ptq)" and content["reference"] == "original, paddle fp32"
     rows = {row["name"]: row for row in content["rows"]}
@@ -224,9 +242,10 @@ def test_nothing_was_better_and_there_is_no_test_data(result):
         result.reference,
         None,
         speeds_of([result.reference]),
+        TASK,
     )
     assert "the original in paddle fp32. No candidate" in answer(alone)
-    assert report(alone, "run", "sequence_classification")["test"] is None
+    assert report(alone, "run")["test"] is None
     text = markdown(alone)
     assert "On test" not in text and "Not in the table" not in text
 
