@@ -217,8 +217,8 @@ def test_the_data_of_a_recipe(nlpctl, tmp_path: Path) -> None:
     lines = [f"{text}\t{'好评' if i % 4 else '差评'}\n" for i, text in enumerate(texts)] + ["没有标签\t\n"]
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(lines).replace("\r", "\\r"), encoding="utf-8")
     (tmp_path / "dev.tsv").write_text("text\tlabel\n" + "".join(lines[:9]) + "又一家\t好评 \n", encoding="utf-8")
-    twice = '{"text": "一\\r二", "text": "一\\r二三", "label": "差评"}\n'
-    (tmp_path / "test.jsonl").write_text(twice, encoding="utf-8")
+    doubtful = '{"text": "一\\r二三", "label": "差评"}\n'
+    (tmp_path / "test.jsonl").write_text(doubtful, encoding="utf-8")
     recipe = tmp_path / "recipe.yaml"
     data = "{train: train.tsv, dev: dev.tsv, test: test.jsonl, max_seq_length: 16}"
     recipe.write_text(f"task: sequence_classification\nmodel: {{from_scratch: {{}}}}\ndata: {data}\n")
