@@ -14,7 +14,6 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_by_type
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network, make_config, max_positions
-from nlpctl.upstream.use_cache import without_use_cache
 
 MODEL_TYPE = OWN["Ensemble"]
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
@@ -40,7 +39,7 @@ def join(models: Sequence[LoadedModel], names: Sequence[str], pool: str, *, crf:
         "members": [
             {
                 key: value
-                for key, value in without_use_cache(model.network.config).to_dict().items()
+                for key, value in model.network.config.to_dict().items()
                 if key not in ("id2label", "label2id", "dtype")
             }
             for model in models

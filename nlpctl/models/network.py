@@ -20,11 +20,12 @@ from nlpctl.models.user_network import stamp
 from nlpctl.names import nearest
 from nlpctl.runtime.machine import memory_sizes
 from nlpctl.upstream.parameter_names import fresh_parameter_names
-from nlpctl.upstream.use_cache import without_use_cache
+from nlpctl.upstream.plain_outputs import OUTPUT_KEYS, with_plain_outputs
 
-# Set by nlpctl from the labels, the weights and what compression did; an override would contradict them.
+# Set by nlpctl from the labels, the weights, what compression did and how it calls networks; an override would
+# contradict them.
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
-                    SIMULATED_KEY, OWN_KEY)  # fmt: skip
+                    SIMULATED_KEY, OWN_KEY, *OUTPUT_KEYS)  # fmt: skip
 
 _SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
 _ALWAYS_BUILT = 64_000_000  # weights of a network that is built whatever file it came with
@@ -61,7 +62,7 @@ def make_config(
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
     config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
-    return without_use_cache(config)
+    return with_plain_outputs(config)
 
 
 def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
@@ -212,7 +213,8 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> No
     for key, value in overrides.items():
         where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
-            problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
+            from_what = "for its own calls" if key in OUTPUT_KEYS else "from the labels and the weights"
+            problems.append(Problem(f"is set by nlpctl {from_what}", where, "remove it"))
         elif key not in known and not own:
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"

@@ -75,6 +75,26 @@ def test_trained_classifier_is_taken_whole(name):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+ENCODERS = sorted(path.name for path in (HUGGINGFACE.parent / "encoders").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS + [f"../encoders/{each}" for each in ENCODERS])
+def test_keys_of_how_a_caller_wants_outputs(name, tmp_path):
+    """Transformers writes them into config.json where they are set, and its classifiers give logits all the same."""
+    folder = HUGGINGFACE / name
+    (tmp_path / "model").mkdir()
+    for file in folder.iterdir():
+        shutil.copyfile(file, tmp_path / "model" / file.name)
+    config = json.loads((folder / "config.json").read_text())
+    config |= dict.fromkeys(("output_hidden_states", "output_attentions", "return_dict", "use_cache"), True)
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    networks = [load_trained(each, HEAD).network for each in (folder, tmp_path / "model")]
+    for network in networks:
+        network.eval()
+    expected, found = (network(paddle.to_tensor([[2, 5, 6, 3]])) for network in networks)
+    assert np.array_equal(found.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("labels", [("a", "b", "c"), ("yes", "no")])
 def test_other_labels_get_a_new_head_on_the_same_encoder(labels):
     model = load(HUGGINGFACE / "bert-classifier", labels)

@@ -214,6 +214,7 @@ def test_config_overrides(paddle_folder):
     [
         ({"hidden_dropout": 0.1}, "(?s)model.config.hidden_dropout: no such key.*did you mean hidden_dropout_prob"),
         ({"num_labels": 3}, "model.config.num_labels: is set by nlpctl"),
+        ({"output_attentions": True}, "model.config.output_attentions: is set by nlpctl"),
         ({"hidden_size": 16}, "parameters have another shape"),
         ({"num_attention_heads": 3}, "(?s)describes no Ernie network.*num_attention_heads"),
         ({"hidden_act": "gelu_fast"}, "no activation 'gelu_fast'"),
