@@ -65,6 +65,11 @@ def remedy(error: OSError | MemoryError) -> str:
     return _REMEDIES.get(error.errno or 0, "check this path and its rights")
 
 
+def is_failure(error: BaseException) -> bool:
+    """Whether something went wrong; else somebody asked for an end. A panic of a library in Rust is no Exception."""
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
 class NlpctlError(Exception):
     """Base of the errors that are shown as a message, never as a traceback."""
 

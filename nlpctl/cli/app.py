@@ -33,6 +33,7 @@ from nlpctl.errors import (
     NlpctlError,
     Problem,
     UserError,
+    is_failure,
     remedy,
 )
 from nlpctl.extras import of_extra
@@ -250,7 +251,9 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
     except MemoryError:
         hint = "give smaller inputs, or free memory"
         return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
-    except Exception as error:
+    except BaseException as error:
+        if not is_failure(error):
+            raise
         if isinstance(error, ImportError) and (lacking := of_extra(error)) is not None:
             return EXIT_USER, _show(lacking, debug)
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"

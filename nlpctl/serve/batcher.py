@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.errors import UserError
+from nlpctl.errors import UserError, is_failure
 from nlpctl.runtime.threads import ONE_STREAM, Streams
 from nlpctl.serve.metrics import SECONDS, Counter, Gauge, Histogram, Metric
 from nlpctl.serve.requests import Refused, busy, failed, unusable
@@ -308,6 +308,9 @@ class Batcher:
         try:
             if left := [each for each in batch if not each.future.done()]:  # the other senders have disconnected
                 await self._answer_together(left, threads)
+        except BaseException as error:
+            _refuse(batch, error)
+            raise
         finally:
             self._computed_rows -= sum(len(each.rows) for each in batch)
             size = sum(each.size for each in batch)
@@ -327,7 +330,7 @@ class Batcher:
         self._finish(batch, results)
         self._count_batch(rows, seconds)
         # Not what was computed in several batches: more rows than one has, or request by request after a failure.
-        if rows <= self._settings.batch_size and not any(isinstance(each, Exception) for each in results):
+        if rows <= self._settings.batch_size and not any(isinstance(each, BaseException) for each in results):
             threads.costs.add(rows, max(each.longest for each in batch), seconds)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -344,9 +347,7 @@ class Batcher:
         self._defect = error
         if self._task is not None:
             self._task.cancel()
-        for pending in [*self._queue, *(each for batch in self._planned for each in batch)]:
-            if not pending.future.done():
-                pending.future.set_exception(failed(error))
+        _refuse([*self._queue, *(each for batch in self._planned for each in batch)], error)
         self._report(error)
 
     def _follow_engine(self) -> None:
@@ -371,7 +372,7 @@ class Batcher:
             self._opening = None
             self._changed.set()
 
-    def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
+    def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | BaseException]:
         """Runs in a thread of the engine: per request its answers, or its exception.
 
         If a batch fails, each request is retried alone, so that a bad one cannot fail the others.
@@ -379,7 +380,9 @@ class Batcher:
         try:
             answers = iter(self._answer([row for rows in requests for row in rows]))
             return [[next(answers) for _ in rows] for rows in requests]
-        except Exception as error:
+        except BaseException as error:
+            if not is_failure(error):
+                raise
             if len(requests) == 1:
                 return [error]
             return [each for rows in requests for each in self._answer_all([rows])]
@@ -396,17 +399,17 @@ class Batcher:
         self._busy_since = now
         self._rate = self._latest_rows / max(self._latest_seconds, 1e-6)
 
-    def _finish(self, batch: Sequence[_Pending], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
+    def _finish(self, batch: Sequence[_Pending], results: Sequence[list[dict[str, Any]] | BaseException]) -> None:
         for pending, result in zip(batch, results, strict=True):
             if pending.future.done():  # its sender has disconnected
                 continue
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 pending.future.set_exception(_refusal(result))
             else:
                 self.rows.add(len(result))
                 pending.future.set_result(result)
         for result in results:  # last: nobody waits for it
-            if isinstance(result, Exception) and not isinstance(result, UserError):
+            if isinstance(result, BaseException) and not isinstance(result, UserError):
                 self.failures.add()
                 self._report(result)
 
@@ -427,5 +430,12 @@ class Batcher:
         return max(running / count - done, 0.0) + queued / count
 
 
-def _refusal(error: Exception) -> Refused:
+def _refuse(requests: Sequence[_Pending], error: BaseException) -> None:
+    """Answer those that have no answer yet, after a defect."""
+    for pending in requests:
+        if not pending.future.done():
+            pending.future.set_exception(failed(error))
+
+
+def _refusal(error: BaseException) -> Refused:
     return unusable(error.problems) if isinstance(error, UserError) else failed(error)

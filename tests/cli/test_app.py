@@ -35,6 +35,7 @@ def probe(
         "run": RunFailed("disk full"),
         "stopped": Interrupted("stopped at step 3"),
         "bug": KeyError("x"),
+        "panic": type("PanicException", (BaseException,), {})("index out of bounds"),
         "disk": OSError(28, "No space left on device", "new.tsv"),
         "memory": MemoryError(),
         "keyboard": KeyboardInterrupt(),
@@ -75,6 +76,9 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
     assert ended.code == 2 and near in ended.err and not ended.out
 
 
+A_BUG = "  -> this is a bug in nlpctl: `--debug` shows where it happened"
+
+
 @pytest.mark.parametrize(
     ("fail", "code", "lines"),
     [
@@ -86,11 +90,8 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
         ("exit", 1, []),
         ("disk", 2, ["error: new.tsv: No space left on device", "  -> free space on this disk"]),
         ("memory", 1, ["error: there is not enough memory for this", "  -> give smaller inputs, or free memory"]),
-        (
-            "bug",
-            1,
-            ["error: internal error KeyError: 'x'", "  -> this is a bug in nlpctl: `--debug` shows where it happened"],
-        ),
+        ("bug", 1, ["error: internal error KeyError: 'x'", A_BUG]),
+        ("panic", 1, ["error: internal error PanicException: index out of bounds", A_BUG]),  # of a library in Rust
     ],
 )
 def test_errors_are_messages_and_exit_codes(nlpctl, fail: str, code: int, lines: list[str]) -> None:

@@ -171,6 +171,40 @@ def test_one_request_that_fails_spoils_no_other():
     assert values(batcher)["nlpctl_engine_failures_total"] == 1
 
 
+class PanicException(BaseException):
+    """As pyo3 raises it for a panic of Rust code."""
+
+
+def test_a_panic_fails_its_own_request():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        engine.poisoned = {2: PanicException("index out of bounds")}
+        first = await busy(batcher)
+        others = [asyncio.create_task(batcher.submit([row])) for row in (1, 2)]
+        engine.go.release(10)
+        found = await asyncio.wait_for(asyncio.gather(first, *others, return_exceptions=True), 10)
+        assert found[:2] == [[{"row": 0}], [{"row": 1}]]
+        assert found[2].status == 500 and "PanicException" in str(found[2].content())
+        assert batcher.alive and await batcher.submit([3]) == [{"row": 3}]
+
+    assert [type(error) for error in run(story)[2]] == [PanicException]
+
+
+@pytest.mark.parametrize("place", ["_answer_all", "_finish"])
+def test_a_defect_fails_the_requests_of_its_batch(place):
+    """Whatever it is: nobody else answers them."""
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        def broken(*arguments: Any) -> None:
+            raise BaseException("a bug")
+
+        setattr(batcher, place, broken)
+        engine.go.release()
+        with pytest.raises(Refused, match="BaseException"):
+            await asyncio.wait_for(batcher.submit([1]), 10)
+
+    assert [str(error) for error in run(story)[2]] == ["a bug"]
+
+
 def test_an_idle_engine_waits_for_a_batch_to_fill_but_not_longer():
     async def full_batch(batcher: Batcher, engine: Engine) -> None:
         engine.go.release(10)

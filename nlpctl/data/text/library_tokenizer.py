@@ -26,7 +26,7 @@ from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
 from nlpctl.data.text.wordpiece import ADDED_TOKENS, CLASSES, LONGEST_WORD, PARTS, VOCABULARY, word_piece_json
-from nlpctl.errors import UserError
+from nlpctl.errors import UserError, is_failure
 from nlpctl.files import parse_json, regular, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK
 from nlpctl.runtime.process_state import silent_stderr
@@ -113,8 +113,8 @@ class LibraryTokenizer(OwnTokenizer):
         self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
         # How the file writes a blank before a piece.
         self.blank = "Ġ" if any(each["type"] == "ByteLevel" for each in _parts(self._library, *_PARTS)) else "▁"
-        with _told(file), silent_stderr:  # a panic of the library prints a trace
-            self._library.encode(_TRIAL)
+        with _told(file), silent_stderr:
+            self.convert_tokens_to_string(self._library.encode(_TRIAL).tokens)
 
     def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
         """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
@@ -167,7 +167,8 @@ class LibraryTokenizer(OwnTokenizer):
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         decoder = self._library.decoder
-        return " ".join(tokens) if decoder is None else decoder.decode(list(tokens))
+        with _told(self._where, f"join the pieces {str(tokens)[:40]}"), silent_stderr:
+            return " ".join(tokens) if decoder is None else decoder.decode(list(tokens))
 
     def readable(self, ids: Iterable[int]) -> list[str]:
         """As the vocabulary writes them, but bytes as the characters that they make."""
@@ -226,7 +227,9 @@ class LibraryTokenizer(OwnTokenizer):
 
     def words(self, text: str) -> list[str]:
         """The words of a text, normalised, as they are cut into pieces. For tokenizers with a pre-tokenizer."""
-        return [word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(self._normal_form(text))]
+        normal = self._normal_form(text)
+        with _told_of(text, self._where):
+            return [word for word, _ in self._library.pre_tokenizer.pre_tokenize_str(normal)]
 
     @property
     def do_lower_case(self) -> bool:
@@ -235,7 +238,8 @@ class LibraryTokenizer(OwnTokenizer):
 
     def _normal_form(self, text: str) -> str:
         normalizer, text = self._library.normalizer, _plain(text)
-        return text if normalizer is None else normalizer.normalize_str(text)
+        with _told_of(text, self._where):
+            return text if normalizer is None else normalizer.normalize_str(text)
 
     def _normalized(self, character: str) -> str:
         return self._normal_form(character).strip(f"{self.blank} ")
@@ -253,14 +257,15 @@ class LibraryTokenizer(OwnTokenizer):
     def _continuing(self) -> Tokenizer:
         """The same tokenizer, but a text does not begin like a word."""
         parts = {name: _without_prefix(_state(self._library, name)) for name in ("normalizer", "pre_tokenizer")}
-        components = Tokenizer.from_str(json.dumps({**_EMPTY, **parts}))
-        library = Tokenizer(self._library.model)
-        if parts["normalizer"] is not None:
-            library.normalizer = components.normalizer
-        if parts["pre_tokenizer"] is not None:
-            library.pre_tokenizer = components.pre_tokenizer
-        added = self._library.get_added_tokens_decoder()
-        library.add_tokens([added[id] for id in sorted(added)])
+        with _told(self._where), silent_stderr:
+            components = Tokenizer.from_str(json.dumps({**_EMPTY, **parts}))
+            library = Tokenizer(self._library.model)
+            if parts["normalizer"] is not None:
+                library.normalizer = components.normalizer
+            if parts["pre_tokenizer"] is not None:
+                library.pre_tokenizer = components.pre_tokenizer
+            added = self._library.get_added_tokens_decoder()
+            library.add_tokens([added[id] for id in sorted(added)])
         return library
 
     def reads_blank(self, character: str) -> bool:
@@ -360,12 +365,14 @@ class LibraryTokenizer(OwnTokenizer):
     # -- changing and keeping ----------------------------------------------------------------
 
     def with_tokens(self, words: Sequence[str]) -> LibraryTokenizer:
-        library = Tokenizer.from_str(self._text)
         forms = ["".join(each if each.isspace() else self._normalized(each) for each in word) for word in words]
         # Found in normalised texts, so Müller is also muller, but exactly where that is another token: cafe of café.
         known = {*self._ids, *words}
         others = [form != word and form in known for word, form in zip(words, forms, strict=True)]
-        library.add_tokens([AddedToken(word, normalized=not other) for word, other in zip(words, others, strict=True)])
+        tokens = [AddedToken(word, normalized=not other) for word, other in zip(words, others, strict=True)]
+        with _told(self._where), silent_stderr:
+            library = Tokenizer.from_str(self._text)
+            library.add_tokens(tokens)
         expected = range(self._size, self._size + len(words))
         given = [library.token_to_id(word) for word in words]
         if given != list(expected):
@@ -867,7 +874,7 @@ def _added_token(entry: Mapping[str, Any]) -> AddedToken:
 
 def _encode(library: Tokenizer, text: str, where: str) -> LibraryEncoding:
     """`encode`, not `encode_batch`: the latter starts threads, which a fork would lose."""
-    with _told(where, f"read the text {text[:40]!r}"):
+    with _told_of(text, where):
         try:
             return library.encode(text, add_special_tokens=False)
         except TypeError:  # half of a surrogate pair, which UTF-8 does not have
@@ -880,14 +887,21 @@ def _plain(text: str) -> str:
 
 @contextlib.contextmanager
 def _told(where: str, what: str = "use it") -> Iterator[None]:
-    """UserError for what the library raises, also a panic, which Python does not count as an Exception."""
+    """UserError for what the library raises. Around every call of it.
+
+    A panic also prints a trace. silent_stderr drops that where a file is opened; around each text it would take longer
+    than the text does, and drop what other threads print.
+    """
     try:
         yield
     except BaseException as error:
-        panic = type(error).__name__ == "PanicException"
-        if isinstance(error, UserError) or not (isinstance(error, Exception) or panic):
+        if isinstance(error, UserError) or not is_failure(error):
             raise
         raise UserError(f"the tokenizers library cannot {what} ({str(error)[:200]})", where, _AGAIN) from None
+
+
+def _told_of(text: str, where: str) -> contextlib.AbstractContextManager[None]:
+    return _told(where, f"read the text {text[:40]!r}")
 
 
 def _parts(library: Tokenizer, *names: str) -> Iterator[dict[str, Any]]:

@@ -510,6 +510,26 @@ def test_a_text_that_the_library_gives_up_is_told(tmp_path):
         tokenizer.ids("x" * 40)
 
 
+@pytest.mark.parametrize("piece", ["▁", "好"])
+def test_a_decoder_that_panics_is_told(piece, tmp_path, capfd):
+    """By the trial, or else where such a piece is an answer: for Python a panic of Rust is no Exception."""
+    decoder = {"type": "Strip", "content": piece, "start": 1, "stop": 1}
+    (tmp_path / "tokenizer.json").write_text(changed(lambda content: content.update(decoder=decoder)))
+    with pytest.raises(UserError, match=f"the tokenizers library cannot join the pieces .*{piece}"):
+        read_library_tokenizer(tmp_path).convert_tokens_to_string(["好"])
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer"])
+def test_a_part_that_gives_up_a_text_is_told_by_whoever_calls_it(part, tmp_path):
+    pattern = {"type": "Split", "pattern": {"Regex": "(x|x|xx)+b"}, "behavior": "Isolated", "invert": False}
+    if part == "normalizer":
+        pattern = {"type": "Replace", "pattern": pattern["pattern"], "content": " "}
+    (tmp_path / "tokenizer.json").write_text(changed(lambda content: content.update({part: pattern})))
+    with pytest.raises(UserError, match="cannot read the text 'xxxx"):
+        read_library_tokenizer(tmp_path).words("x" * 40)
+
+
 def test_other_special_tokens_are_what_texts_mark_with_them(tmp_path):
     """Only those that stand around texts, or have a name, are hidden from texts."""
     library = unigram()
