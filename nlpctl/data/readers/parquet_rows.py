@@ -1,16 +1,25 @@
-"""Reads Parquet into rows. Row groups are read piece by piece, and can be read apart from each other."""
+"""Reads Parquet into rows. Row groups are read piece by piece, and can be read apart from each other.
+
+Of equal values a file holds one, so that a few hundred bytes may stand for gigabytes: how many rows are read at once
+depends on what the columns claim to be when unpacked, and a row is no longer than a line of text may be.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from nlpctl.data.readers.lines import MAX_LINE
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
+from nlpctl.files import MOST_PACKED
 from nlpctl.names import did_you_mean, listed
 
-_AT_ONCE = 2048  # rows
+_AT_ONCE = 256  # rows; more are not read faster
+_USUAL_GROWTH = 20  # of texts that are unpacked
+_MOST_GROWTH = 200
+_ELEMENT = 64  # bytes of an element of a list, as an object
 
 
 def group_rows(stream: Any, source: str) -> list[int]:
@@ -36,7 +45,8 @@ def parquet_rows(stream: Any, source: str, request: ReadRequest) -> Iterator[Row
     if twice := [name for name in wanted if wanted.count(name) > 1]:
         raise UserError(f"two columns are called {twice[0]!r}", source, "rename one of them")
     groups = list(range(begin, file.num_row_groups if end is None else end))
-    batches = file.iter_batches(_AT_ONCE, row_groups=groups, columns=wanted) if groups else iter(())
+    at_once = _at_once(file, groups, wanted, source)
+    batches = file.iter_batches(at_once, row_groups=groups, columns=wanted) if groups else iter(())
     while True:
         try:
             batch = next(batches, None)
@@ -45,14 +55,47 @@ def parquet_rows(stream: Any, source: str, request: ReadRequest) -> Iterator[Row
         if batch is None:
             return
         others = [field.name for field in batch.schema if not _is_plain(field.type)]
-        try:
-            records = batch.to_pylist()
-        except (ValueError, OverflowError) as error:  # no UTF-8, a date that Python does not know
-            message = f"a value in the rows {number:,} to {number + batch.num_rows - 1:,} cannot be read ({error})"
-            raise UserError(message, source, "write the file again without it") from None
-        for values in records:
-            yield Row(source, number, values | {name: _plain(values[name]) for name in others})
-            number += 1
+        # As Python's texts large values would be several times as large, so these go row by row.
+        step = batch.num_rows if batch.nbytes <= MAX_LINE else 1
+        for start in range(0, batch.num_rows, step):
+            part = batch.slice(start, step)
+            if step == 1 and part.nbytes > MAX_LINE:
+                message = f"the row is longer than {MAX_LINE / 2**20:g} MiB"
+                raise UserError(message, f"{source}:{number}", "leave it out, or divide it into several rows")
+            try:
+                records = part.to_pylist()
+            except (ValueError, OverflowError) as error:  # no UTF-8, a date that Python does not know
+                message = f"a value in the rows {number:,} to {number + part.num_rows - 1:,} cannot be read ({error})"
+                raise UserError(message, source, "write the file again without it") from None
+            for values in records:
+                for name in others:
+                    values[name] = _plain(values[name])
+                yield Row(source, number, values)
+                number += 1
+
+
+def _at_once(file: Any, groups: list[int], wanted: list[str], source: str) -> int:
+    """How many rows to read at once, each of which may hold the longest value that a column can have.
+
+    UserError: a column claims to be much more than a file of its size holds.
+    """
+    metadata = file.metadata
+    columns = range(metadata.num_columns)
+    size = sum(metadata.row_group(group).column(i).total_compressed_size for group in groups for i in columns)
+    at_once = _AT_ONCE
+    for i in columns:
+        if metadata.schema.column(i).path.partition(".")[0] not in wanted:
+            continue
+        in_lists = metadata.schema.column(i).max_repetition_level > 0
+        for chunk in (metadata.row_group(group).column(i) for group in groups):
+            unpacked = chunk.total_uncompressed_size
+            claimed = unpacked + (_ELEMENT * chunk.num_values if in_lists else 0)
+            if claimed > MOST_PACKED + _MOST_GROWTH * size:
+                message = f"a column claims {claimed:,} bytes, and the columns have {size:,} in the file"
+                raise UserError(message, f"{source}: {chunk.path_in_schema}", "write it again, or leave the column out")
+            if unpacked > _USUAL_GROWTH * chunk.total_compressed_size:
+                at_once = min(at_once, max(1, MAX_LINE // unpacked))
+    return at_once
 
 
 def _is_plain(kind: Any) -> bool:
