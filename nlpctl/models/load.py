@@ -6,6 +6,7 @@ them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,7 +47,7 @@ from nlpctl.models.head_labels import (
     tell_unnamed,
 )
 from nlpctl.models.huggingface_layout import is_huggingface_layout, to_paddle
-from nlpctl.models.network import build_network, make_config, refuse_unlike_file
+from nlpctl.models.network import build_network, like_file, make_config
 from nlpctl.models.padding import agree_on_padding, move_positions
 from nlpctl.models.paddlenlp_hub import fetch
 from nlpctl.models.scratch import fill_embedding, make_vocabulary
@@ -331,11 +332,12 @@ def _load(
     where, prefix = str(parts.weights_file), parts.family.prefix
     tokenizer = parts.tokenizer if added is None else added.tokenizer
     config = _config(parts.family, parts.config, labels, overrides, head)
-    if not overrides and head.own is None:
-        projected = 0 if rules.head_may_be_fresh else head.projects_to
-        refuse_unlike_file(config, weights_size(parts.weights_file), where, projected)
     first = agree_on_padding(parts.family, config, tokenizer, str(parts.weights_file.parent / "config.json"))
-    network = _build(parts.family, head, config, tokenizer, added, where)
+    with contextlib.ExitStack() as limits:
+        if not overrides and head.own is None:
+            projected = 0 if rules.head_may_be_fresh else head.projects_to
+            limits.enter_context(like_file(config, weights_size(parts.weights_file), where, projected))
+        network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
     if first.stored != first.ours:
         arrays = move_positions(arrays, first)

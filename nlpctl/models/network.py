@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nlpctl.config.user_code import describe_error
@@ -19,6 +20,7 @@ from nlpctl.models.user_network import KIND as USER_NETWORK
 from nlpctl.models.user_network import stamp
 from nlpctl.names import nearest
 from nlpctl.runtime.machine import memory_sizes
+from nlpctl.upstream.counted_parameters import counted_parameters
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.plain_outputs import OUTPUT_KEYS, with_plain_outputs
 
@@ -119,14 +121,25 @@ def _refuse_too_large(config: Any, where: str) -> None:
         raise UserError(message, where=where, hint=hint)
 
 
-def refuse_unlike_file(config: Any, size: int, where: str, projected: int = 0) -> None:
-    """UserError if a network is so large that its weights cannot be those of a file of `size` bytes, however it was
-    pruned: a config of a few lines can claim all the memory there is. `projected`: the outputs of a linear layer over
-    its states."""
-    numbers = _fewest_numbers(vars(config), config.model_type) + projected * max(1, _size(vars(config), "hidden_size"))
-    if numbers > _ALWAYS_BUILT + _MOST_PRUNED * size:
-        message = f"the config describes a network of at least {numbers:,} weights, and its file has {size:,} bytes"
-        raise UserError(message, where, "config.json and weights belong to different models: copy both again")
+@contextlib.contextmanager
+def like_file(config: Any, size: int, where: str, projected: int = 0) -> Iterator[None]:
+    """Build a network inside this. UserError if it is so large that its weights cannot be those of a file of `size`
+    bytes, however it was pruned: a config of a few lines can claim all the memory there is. `projected`: the outputs of
+    a linear layer over its states.
+
+    Many layers are refused before any is built, and every parameter before its memory is taken, whatever key of the
+    config it comes from.
+    """
+    most, width = _ALWAYS_BUILT + _MOST_PRUNED * size, max(1, _size(vars(config), "hidden_size"))
+
+    def refuse_above(least: int) -> None:
+        if least > most:
+            message = f"the config describes a network of at least {least:,} weights, and its file has {size:,} bytes"
+            raise UserError(message, where, "config.json and weights belong to different models: copy both again")
+
+    refuse_above(_fewest_numbers(vars(config), config.model_type) + projected * width)
+    with counted_parameters(refuse_above):
+        yield
 
 
 def _fewest_numbers(config: Mapping[str, Any], model_type: Any) -> int:

@@ -372,9 +372,15 @@ def test_numbers_that_are_none(hugging_face, key, value, told):
         ("encoders/albert", {"num_hidden_groups": 2**40}),
         ("huggingface/bert-classifier", {"num_hidden_layers": 2**40, "num_hidden_groups": 1}),
         ("encoders/albert", {"num_hidden_layers": 2**40}),
+        # Keys that a few families have.
+        ("huggingface/bert-classifier", {"type_vocab_size": 60_000_000}),
+        ("huggingface/ernie-classifier", {"task_type_vocab_size": 60_000_000, "use_task_id": True}),
+        ("encoders/mpnet", {"relative_attention_num_buckets": 60_000_000}),
+        ("encoders/convbert", {"conv_kernel_size": 9_000_001}),
+        ("encoders/albert", {"embedding_size": 60_000, "type_vocab_size": 60_000}),
     ],
 )
-def test_layers_that_no_file_holds(folder, keys, tmp_path):
+def test_sizes_that_no_file_holds(folder, keys, tmp_path):
     """They would fill the memory, or take years."""
     shutil.copytree(HUGGINGFACE.parent / folder, tmp_path / "model")
     config = json.loads((tmp_path / "model" / "config.json").read_text())
