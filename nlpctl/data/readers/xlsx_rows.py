@@ -27,6 +27,7 @@ from nlpctl.names import listed
 
 _MOST_ROWS = 1 << 20  # of a sheet, by Excel; a file may claim any number
 _MOST_GROWTH = 24  # XML of tables becomes some ten times as large
+_FREE_CELLS = 4_000_000  # that a file may have besides; in XML a cell takes 10 bytes at least, but an empty one none
 
 
 def xlsx_rows(stream: BinaryIO, source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
@@ -35,8 +36,8 @@ def xlsx_rows(stream: BinaryIO, source: str, request: ReadRequest) -> Iterator[R
     if not raw:
         return
     try:
-        _refuse_growth(raw)
-        yield from table_rows(_records(raw, source), source, request.header, request.required)
+        unpacked = _refuse_growth(raw)
+        yield from table_rows(_records(raw, source, _FREE_CELLS + unpacked), source, request.header, request.required)
     except UserError:
         raise
     except Exception as error:  # openpyxl lets through whatever its parts raise
@@ -45,8 +46,9 @@ def xlsx_rows(stream: BinaryIO, source: str, request: ReadRequest) -> Iterator[R
         raise UserError(f"this Excel file cannot be read: {reason}", source, hint) from None
 
 
-def _refuse_growth(raw: bytes) -> None:
-    """ValueError: the file is much more than its size says. zipfile hands out no more than an archive claims."""
+def _refuse_growth(raw: bytes) -> int:
+    """The bytes of all parts. ValueError: they are much more than the size of the file says. zipfile hands out no more
+    than an archive claims."""
     with zipfile.ZipFile(io.BytesIO(raw)) as archive:
         entries = archive.infolist()
     claimed = sum(entry.file_size for entry in entries)
@@ -54,10 +56,11 @@ def _refuse_growth(raw: bytes) -> None:
         raise ValueError(f"its parts claim {claimed:,} bytes, and the file has {len(raw):,}")
     if any(entry.compress_type not in PACKINGS for entry in entries):
         raise ValueError("it is packed in another way than deflate")
+    return claimed
 
 
-def _records(raw: bytes, source: str) -> Iterator[Record]:
-    """The rows of the first sheet that has any."""
+def _records(raw: bytes, source: str, most_cells: int) -> Iterator[Record]:
+    """The rows of the first sheet that has any. UserError: they have more than `most_cells`, with the empty ones."""
     from openpyxl import load_workbook  # late: it takes a while, and imports NumPy
 
     # Of what it leaves out, such as lists to choose from: nothing that is read here.
@@ -66,7 +69,7 @@ def _records(raw: bytes, source: str) -> Iterator[Record]:
     try:
         for number, sheet in enumerate(book.worksheets):
             sheet.reset_dimensions()  # which a file may state wrongly
-            rows = _rows(sheet, source)
+            rows = _rows(sheet, source, most_cells)
             first = next(rows, None)
             if first is not None:
                 others = [other.title for other in book.worksheets[number + 1 :]]
@@ -78,13 +81,20 @@ def _records(raw: bytes, source: str) -> Iterator[Record]:
         book.close()
 
 
-def _rows(sheet: Any, source: str) -> Iterator[Record]:
+def _rows(sheet: Any, source: str, most_cells: int) -> Iterator[Record]:
     """The rows that are not empty; all as wide as the first, or wider if they have more cells that are not empty."""
-    width = 0
+    width = seen = 0
     for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > _MOST_ROWS:
             raise UserError(f"the sheet has more than {_MOST_ROWS:,} rows", source, "cut it into several files")
-        cells = [_text(value) for value in values]
+        seen += max(len(values), width)
+        if seen > most_cells:  # a cell at the end of a row makes it 16,384 wide
+            message = "its rows are far wider than what stands in them"
+            raise UserError(message, f"{source}:{number}", "delete the columns behind the table, and save it again")
+        end = len(values)
+        while end and values[end - 1] is None:
+            end -= 1
+        cells = [_text(value) for value in values[:end]]
         while cells and not cells[-1]:
             cells.pop()
         if cells:
@@ -93,17 +103,21 @@ def _rows(sheet: Any, source: str) -> Iterator[Record]:
 
 
 def _text(value: Any) -> str:
-    from openpyxl.utils.escape import unescape
-
     if value is None:
         return ""
     if isinstance(value, str):
-        return unescape(value) if "_x" in value else value  # _x000D_ is a carriage return
+        return _unescaped(value) if "_x" in value else value
     if isinstance(value, bool):
         return str(value).upper()
     if isinstance(value, datetime.datetime) and value.time() == datetime.time():
         return value.date().isoformat()
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _unescaped(value: str) -> str:
+    from openpyxl.utils.escape import unescape  # late, as above
+
+    return unescape(value)  # _x000D_ is a carriage return
 
 
 @functools.cache

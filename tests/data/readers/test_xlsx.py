@@ -62,6 +62,30 @@ def test_what_is_wrong_has_the_row_that_excel_shows(tmp_path: Path) -> None:
         rows_of(save(tmp_path / "a.xlsx", [["text", "label"]]))
 
 
+@pytest.mark.parametrize("wide", ["in each row", "in the header"])
+def test_rows_that_one_cell_makes_16384_wide(tmp_path: Path, wide: str) -> None:
+    """Of 11 kB they were read for minutes; the cell at the end need not hold anything."""
+    save(tmp_path / "a.xlsx", TABLE)
+    rows = ['<row r="1"><c r="A1" t="inlineStr"><is><t>text</t></is></c>']
+    rows[0] += '<c r="XFD1"><v>1</v></c></row>' if wide == "in the header" else "</row>"
+    end = "XFD" if wide == "in each row" else "A"
+    rows += [f'<row r="{i}"><c r="A{i}"><v>2</v></c><c r="{end}{i}"/></row>' for i in range(2, 2000)]
+    with zipfile.ZipFile(tmp_path / "a.xlsx") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    sheet = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    text = f'<worksheet xmlns="{sheet}"><sheetData>{"".join(rows)}</sheetData></worksheet>'
+    with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in (parts | {"xl/worksheets/sheet1.xml": text.encode()}).items():
+            archive.writestr(name, part)
+    with pytest.raises(UserError, match=r"(?s)a.xlsx:2\d\d: its rows are far wider than .*delete the columns"):
+        rows_of(tmp_path / "a.xlsx", ())
+
+
+def test_a_stray_cell_far_to_the_right_is_no_row_of_that_width(tmp_path: Path) -> None:
+    rows = [["text", "label"], ["a", 1], ["b", 0, *[None] * 9000, ""], ["c", 1]]
+    assert [len(row.values) for row in rows_of(save(tmp_path / "a.xlsx", rows))] == [2, 2, 2]
+
+
 def test_other_sheets_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows_of(save(tmp_path / "several.xlsx", TABLE, [["other"]]))
     assert "of its sheets 'S0' is read; not read: 'S1'" in capsys.readouterr().err
