@@ -223,6 +223,7 @@ def convert(value: Any, kind: Any, place: Place = ()) -> Any:
     """`value`, parsed JSON, as the annotation `kind` says. Mismatch: it does not fit. `place`: where it stands."""
     origin = typing.get_origin(kind)
     if kind is Any:
+        _refuse_half_inside(value, place)
         return value
     if origin is Annotated:
         inner, *checks = typing.get_args(kind)
@@ -265,6 +266,20 @@ def _refuse_half_characters(text: str, place: Place) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError:
         raise Mismatch(place, "holds half a character") from None
+
+
+def _refuse_half_inside(value: Any, place: Place) -> None:
+    """The same for a value of any kind, with what is in it."""
+    if isinstance(value, str):
+        if not value.isascii():
+            _refuse_half_characters(value, place)
+    elif isinstance(value, dict):
+        for key, held in value.items():
+            _refuse_half_inside(key, place)
+            _refuse_half_inside(held, (*place, key))
+    elif isinstance(value, list):
+        for number, held in enumerate(value):
+            _refuse_half_inside(held, (*place, f"[{number}]"))
 
 
 def _convert_union(value: Any, kinds: Sequence[Any], place: Place) -> Any:

@@ -141,8 +141,13 @@ def part_of(path: Path) -> str | None:
 
 
 def is_inside(path: str | Path, folder: Path) -> bool:
-    """Whether `path`, absolute or below `folder`, lies in it, with links followed; nothing has a name with NUL."""
-    return "\0" not in str(path) and real_path(folder / path).is_relative_to(real_path(folder))
+    """Whether `path`, absolute or below `folder`, lies in it, with links followed. Nothing lies anywhere under a name
+    that no file can have: with NUL, or half of a surrogate pair, which JSON can spell."""
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return possible and real_path(folder / path).is_relative_to(real_path(folder))
 
 
 def link_out(folder: Path, known: Collection[str] = ()) -> Path | None:

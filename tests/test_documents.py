@@ -191,6 +191,8 @@ def test_long_lists_and_tables_of_plain_values_are_refused_at_their_place() -> N
         ({**entries, "x": 1 << 63}, Mapping[str, int], "x is far too large a number"),
         (["a"] * 999 + ["\ud800"], list[str], r"\[999\] holds half a character"),
         (["\ud83d", "\ude00"], list[str], "holds half a character"),  # the halves are no pair when joined
+        ({"x": {"y": ["a", "\ud800"]}}, Mapping[str, Any], r"x.y\[1\] holds half a character"),
+        ({"x": {"\ud800": 1}}, Mapping[str, Any], "x holds half a character"),
     ):
         with pytest.raises(ValueError, match=message):
             convert(wrong, kind)

@@ -171,6 +171,8 @@ def test_what_is_refused(folder: Path, file: str, values: dict, told: str):
         (1, {"type": None}, "type: null is code"),
         (1, {"path": "../elsewhere"}, 'path: "../elsewhere" is not a folder in this one'),
         (1, {"path": "\0"}, "is not a folder in this one"),
+        (1, {"path": "\ud800"}, "is not a folder in this one"),
+        (1, {"path": "\udc80"}, "/config.json is missing"),  # a byte that is no UTF-8
         (1, {"path": "/etc"}, 'path: "/etc" is not a folder'),
         (1, {"path": 3}, "path: 3 is not a folder"),
         (1, {"path": "7_Gone"}, "7_Gone/config.json is missing"),
