@@ -6,6 +6,7 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from nlpctl import console
 from nlpctl.config.saved_model import written_class, written_classes
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.readers.lines import refuse_surrogates
 from nlpctl.data.rows.labels import LabelSet, given_labels
 from nlpctl.data.rows.tag_scheme import detect_scheme
 from nlpctl.data.rows.task_rows import task_rows
@@ -30,7 +32,7 @@ _LABELLED = ("SequenceClassification", "TokenClassification")  # classes with an
 def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels that a config names (id2label), or LABEL_0 ... by its count; None where it has neither.
 
-    UserError: the keys of id2label are not the ids of outputs, or a name is there twice; the count is none.
+    UserError: the keys of id2label are not the ids of outputs, a name is none or is there twice; the count is none.
     """
     return _labels(config, count_alone=False)
 
@@ -146,8 +148,20 @@ def _in_order(names: Mapping[str, Any], count_alone: bool) -> tuple[str, ...]:
             return numbered(len(ids))
         message = f"its ids are {listed(ids)}, and those of the outputs are 0 to {len(ids) - 1}"
         raise UserError(message, "id2label in config.json", "number the labels in the order of the outputs, from 0")
-    labels = tuple(str(names[each]) for each in ids)
+    labels = tuple(_name(each, names[each]) for each in ids)
     twice = [label for label, count in Counter(labels).items() if count > 1]
     if twice:
         raise UserError(f"{min(twice)!r} is there twice", "id2label in config.json", "give each label its own name")
     return labels
+
+
+def _name(id: str, name: Any) -> str:
+    """A label as text. UserError: it is none, or no file can hold it, which an export would notice after its work."""
+    where, hint = "id2label in config.json", "write the name of each label"
+    if not isinstance(name, str | int | float):
+        raise UserError(f"the label {id} is {json.dumps(name)[:40]}, and must be a text", where, hint)
+    try:
+        refuse_surrogates(str(name), f"the label {id}")
+    except ValueError as error:
+        raise UserError(str(error), where, hint) from None
+    return str(name)

@@ -14,6 +14,7 @@ from nlpctl.models.head_labels import (
     are_names,
     check_given_labels,
     config_labels,
+    counted_labels,
     numbered,
     serves_another_task,
     tell_unnamed,
@@ -54,6 +55,25 @@ def test_a_count_that_is_none(count: object) -> None:
 def test_ids_that_no_output_has(ids: tuple[str, str]) -> None:
     with pytest.raises(UserError, match=f"id2label in config.json: its ids are '{ids[0]}', '{ids[1]}', and those of"):
         config_labels({"id2label": dict(zip(ids, "ab", strict=True))})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ({"a": 1}, 'the label 1 is {"a": 1}, and must be a text'),
+        (None, "the label 1 is null, and must be a text"),
+        (["a"], "the label 1 is"),
+        ("\ud800x", r"the label 1 is not Unicode: half a surrogate pair, U\+D800, at character 1"),
+    ],
+)
+def test_names_that_are_none(name: object, told: str) -> None:
+    for read in (config_labels, counted_labels):  # of the head that answers, and of one to be trained on
+        with pytest.raises(UserError, match=f"id2label in config.json: {told}"):
+            read({"id2label": {"0": "a", "1": name}})
+
+
+def test_numbers_are_names() -> None:
+    assert config_labels({"id2label": {"0": 1, "1": 2.5, "2": True}}) == ("1", "2.5", "True")
 
 
 def test_ids_that_no_output_has_are_counted_where_the_recipe_names_the_labels(tmp_path: Path) -> None:
