@@ -307,7 +307,7 @@ class Model:
         """
         import numpy as np
 
-        from nlpctl.engines.pipeline import windows
+        from nlpctl.engines.pipeline import windows_to_answer
         from nlpctl.inference.embed import require_vectors
         from nlpctl.inference.predict import WINDOW_BATCHES
         from nlpctl.tasks.base import Predictions
@@ -315,7 +315,7 @@ class Model:
         with located(self._recipe):
             require_vectors(self._recipe)
         alone = isinstance(texts, str | Mapping)
-        read = windows(self._read([texts] if alone else _values(texts)), self._batch_size * WINDOW_BATCHES)
+        read = windows_to_answer(self._read([texts] if alone else _values(texts)), self._batch_size * WINDOW_BATCHES)
         found = Predictions()
         with closing(self._pipeline.stream(read, self._batch_size, lambda _, found: found)) as parts:
             for part in parts:
@@ -393,7 +393,7 @@ class Model:
     def _stream(self, read: Iterable[tuple[Any, Answer]], truncated: bool) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
         from nlpctl.data.passthrough_columns import KeptRows
-        from nlpctl.engines.pipeline import windows
+        from nlpctl.engines.pipeline import windows_to_answer
         from nlpctl.inference.predict import WINDOW_BATCHES
 
         rows = truncated_rows = 0
@@ -403,7 +403,7 @@ class Model:
             rows, truncated_rows = rows + len(read), truncated_rows + len(predictions.truncated)
             return self._finished(read, predictions, truncated)
 
-        given = map(KeptRows, windows(read, self._batch_size * WINDOW_BATCHES))
+        given = map(KeptRows, windows_to_answer(read, self._batch_size * WINDOW_BATCHES))
         with closing(self._pipeline.stream(given, self._batch_size, finish)) as parts:
             for answers, error in parts:
                 yield from answers

@@ -32,6 +32,7 @@ T = TypeVar("T")
 Rows = TypeVar("Rows", bound=list[Any])
 
 PREFETCH_BATCHES = 32  # prepared ahead of the engine, by a thread of their own
+LONGEST_WINDOW = 1 << 24  # bytes of the texts that are answered and written together
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 # A batch of at most so many rows stays in one thread: handing it over costs half a millisecond.
 INLINE_MAX_ROWS = 8
@@ -50,6 +51,24 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cut a stream into lists of `size`; the last may be shorter. Only one list is in memory."""
     stream = iter(rows)
     while window := list(islice(stream, size)):
+        yield window
+
+
+def windows_to_answer(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """As `windows`, of rows that are read from somewhere: one ends also where its texts have LONGEST_WINDOW bytes.
+
+    A packed file of a few hundred bytes can have nearly as much in every row. Rows are examples, or pairs of an example
+    and something else.
+    """
+    window, length = list[T](), 0
+    for row in rows:
+        window.append(row)
+        example = row[0] if isinstance(row, tuple) else row
+        length += getattr(example, "byte_length", 0)
+        if len(window) == size or length >= LONGEST_WINDOW:
+            yield window
+            window, length = [], 0
+    if window:
         yield window
 
 

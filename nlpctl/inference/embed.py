@@ -84,7 +84,7 @@ def embedded(
 
     UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """
-    from nlpctl.engines.pipeline import prediction_pipeline, windows
+    from nlpctl.engines.pipeline import prediction_pipeline, windows_to_answer
 
     pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
     dim = _width(pipeline, source.task_rows)
@@ -95,7 +95,7 @@ def embedded(
                 check_bad_row(row, recipe.data.on_bad_row)
         return window, _vectors(window, predictions, dim), len(predictions.truncated)
 
-    read = windows(source.rows(), batch_size * WINDOW_BATCHES)
+    read = windows_to_answer(source.rows(), batch_size * WINDOW_BATCHES)
     with console.progress(total, "embed") as bar, closing(pipeline.stream(read, batch_size, finished)) as parts:
         for window, vectors, truncated in parts:
             yield window, vectors, truncated

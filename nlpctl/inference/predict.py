@@ -279,12 +279,12 @@ class PredictionRun:
 
     def answered_windows(self, skip: int) -> Generator[AnsweredWindow, None, None]:
         """The answers to all rows but the first `skip`, window by window."""
-        from nlpctl.engines.pipeline import prediction_pipeline, windows
+        from nlpctl.engines.pipeline import prediction_pipeline, windows_to_answer
 
         pipeline = prediction_pipeline(self.model.task, self.model.encoder, self.model.predictor)
         self.source.task_rows.encoder = self.model.encoder
         rows = self.source.kept_rows(self.keep, skip) if self.peeked is None else iter(self.peeked)
-        read = map(KeptRows, windows(rows, self.window))
+        read = map(KeptRows, windows_to_answer(rows, self.window))
         if not self.flush:
             yield from pipeline.stream(read, self.batch_size, self._answer_window)
             return

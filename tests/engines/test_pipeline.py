@@ -14,6 +14,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.readers.row import BadRow
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import Encoding
 from nlpctl.engines import pipeline as pipelines
 from nlpctl.engines.engine import DygraphPredictor, Streams
@@ -118,6 +119,16 @@ def test_windows_of_a_stream():
     assert next(cut) == [0, 1, 2] and taken == [0, 1, 2]  # no further than needed
     assert list(cut) == [[3, 4, 5], [6]]
     assert list(windows([], 3)) == []
+
+
+def test_windows_of_long_texts_end_sooner(monkeypatch):
+    monkeypatch.setattr(pipelines, "LONGEST_WINDOW", 10)
+    rows = [TextExample(text, None, None) for text in ("a" * 11, "b" * 4, "c" * 5, "d", "e", "f", "g")]
+    cut = [[row.text[0] for row in window] for window in pipelines.windows_to_answer(rows, 3)]
+    assert cut == [["a"], ["b", "c", "d"], ["e", "f", "g"]]
+    pairs = [(row, {}) for row in rows[:2]]
+    assert list(pipelines.windows_to_answer(pairs, 3)) == [pairs[:1], pairs[1:]]
+    assert list(pipelines.windows_to_answer([], 3)) == []
 
 
 @pytest.mark.parametrize("method", ["encodings", "arrays"])
