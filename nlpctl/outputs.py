@@ -51,7 +51,7 @@ def note_inputs(paths: Iterable[str | Path], named_by: str) -> None:
             _inputs.setdefault(Path(os.path.abspath(path)), named_by)
 
 
-def refuse_inputs(*outputs: Path) -> None:
+def refuse_inputs(*outputs: Path, hint: str = "name another place") -> None:
     """UserError if one of `outputs`, which are to be replaced or removed, is an input, or a folder that holds one.
 
     The same file under another name, by a link or a hard link, is the same.
@@ -62,7 +62,7 @@ def refuse_inputs(*outputs: Path) -> None:
         for path, named_by in _inputs.items():
             if _is_or_holds(output, path):
                 told = "this is an input" if path == output or not output.is_dir() else f"this holds an input, {path}"
-                raise UserError(f"{told} ({named_by}), and is not replaced", str(output), "name another place")
+                raise UserError(f"{told} ({named_by}), and is not replaced", str(output), hint)
 
 
 def _is_or_holds(output: Path, path: Path) -> bool:
@@ -172,12 +172,12 @@ def refuse_folder(
     refuse_lost_link(folder)
     refuse_part(folder)
     refuse_mounted(folder)
+    hint = "name another folder: @[output=FOLDER]"
     with inputs_noted():
-        note_inputs(reads, "the source")
-        refuse_inputs(folder)
+        note_inputs(reads, "what it is made of")
+        refuse_inputs(folder, hint=hint)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    hint = "name another folder: @[output=FOLDER]"
     if not folder.is_dir() or not is_own(folder):
         raise UserError(f"this is not {kind} and is not replaced", str(folder), hint)
     if not overwrite:

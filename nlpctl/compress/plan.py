@@ -272,7 +272,9 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
     now = {name: value for name, value in plan.settings.items() if not _is_free(name)}
     # A key that came since has its default there, and one that went decides nothing.
     kept = {name: value for name, value in old.settings.items() if _exists(name) and not _is_free(name)}
-    before = {name: key.default for name in now if (key := all_keys().get(name)) is not None} | kept
+    of_student = any(name.startswith(f"{_STUDENT}.") for name in kept)  # else it has come with this command
+    since = [name for name in now if of_student or not name.startswith(f"{_STUDENT}.")]
+    before = {name: key.default for name in since if (key := all_keys().get(_in_its_recipe(name))) is not None} | kept
     before, now = (json.loads(json.dumps(each, default=list)) for each in (before, now))  # lists in place of tuples
     if {name: value for name, value in old.sha256.items() if is_part(name)} != plan.sha256:
         what = f"another model ({old.source})"
@@ -340,9 +342,14 @@ def _is_trained(folder: Path) -> bool:
     return any(base not in (ORIGINAL, FEWER_WORDS_NAME) or training & set(made) for base, *made in parts)
 
 
+def _in_its_recipe(name: str) -> str:
+    """What a setting of the student is called in the student's own recipe; any other setting's name."""
+    return name.removeprefix(f"{_STUDENT}.")
+
+
 def _exists(name: str) -> bool:
     """Whether this version has the key of a setting, or the mapping or list that it is in."""
-    parts = name.removeprefix(f"{_STUDENT}.").split(".")
+    parts = _in_its_recipe(name).split(".")
     names = (".".join(parts[:length]) for length in range(2, len(parts) + 1))
     above = [key for name in names if (key := all_keys().get(name)) is not None]
     return len(parts) == 1 or (bool(above) and above[-1].section is None)

@@ -437,7 +437,9 @@ def _no_crf(recipe: Recipe) -> Iterator[Finding]:
         if any(pattern.partition(".")[0] == "crf" for pattern in patterns):
             what = "remove the group" if key.startswith("optimizer.") else "remove it"
             message = f"{key}: there is no crf with model.head: {model.head}"
-            yield Finding((key, "model.head"), message, f"{what}, or set model.head: crf")
+            info = find_task(recipe.task)
+            can_have_one = info is not None and info.reads("model.head")
+            yield Finding((key, "model.head"), message, f"{what}, or set model.head: crf" if can_have_one else what)
 
 
 # A model that was trained needs none of them any more, nor the files that they name.

@@ -539,7 +539,7 @@ class DecodeSection:
         0.5,
         DECODING,
         "Multi-label: a label is predicted from this probability on, unless a threshold was tuned on dev; one that a "
-        "flag of predict, eval or serve gives goes before those that were tuned.",
+        "flag of predict, eval, serve or export gives goes before those that were tuned.",
     )
     n_best: int = key(
         5, DECODING, "Question answering: number of candidates that predict writes. Masked words: the same."

@@ -55,17 +55,18 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def windows_to_answer(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """As `windows`, of rows that are read from somewhere: one ends also where its texts have LONGEST_WINDOW bytes.
+    """As `windows`, of rows that are read from somewhere: one ends also where its texts have LONGEST_WINDOW bytes, as
+    each row of a packed file of a few hundred bytes may have.
 
-    A packed file of a few hundred bytes can have nearly as much in every row. Rows are examples, or pairs of an example
-    and something else.
+    Every multiple of `size` is an end as well, so that what workers answer, or a later command, has the same windows.
+    Rows are examples, or pairs of an example and something else.
     """
     window, length = list[T](), 0
-    for row in rows:
+    for number, row in enumerate(rows, 1):
         window.append(row)
         example = row[0] if isinstance(row, tuple) else row
         length += getattr(example, "byte_length", 0)
-        if len(window) == size or length >= LONGEST_WINDOW:
+        if number % size == 0 or length >= LONGEST_WINDOW:
             yield window
             window, length = [], 0
     if window:

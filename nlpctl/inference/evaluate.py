@@ -31,7 +31,7 @@ from nlpctl.names import and_more
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.worker_pool import WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
-from nlpctl.tasks.calibration import LEAST, tell_uncalibrated
+from nlpctl.tasks.calibration import tell_uncalibrated
 from nlpctl.tasks.confidence import Confidences
 from nlpctl.tasks.coverage import Target, coverage_at, least_confidence
 from nlpctl.tasks.degenerate import warn_of_degenerate, warn_of_missing_labels
@@ -57,7 +57,7 @@ class EvalResult:
     metrics: dict[str, Any]
     against: Against | None = None
     slices: dict[str, list[Slice]] = field(default_factory=dict)
-    left_out: dict[str, int] = field(default_factory=dict)  # slices that are too small to be looked at
+    left_out: dict[str, int] = field(default_factory=dict)  # slices that are not listed
     target: Target | None = None
     workers: tuple[WorkerStats, ...] = ()  # what each did for this model
 
@@ -215,7 +215,7 @@ def _scored(
             decisions = model.task.confidences(examples, predictions)
             scored[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, decisions)
         if resolve_source(source).kind in ("nlpctl", "export"):  # others keep none
-            why = f"in its training dev had fewer than {LEAST} decisions, or there was none"
+            why = "the model has no calibration (docs/decisions.md)"
             tell_uncalibrated(model.task, next(iter(scored.values())).decisions, why, source)
         workers = model.shares if isinstance(model, DividedModel) else ()
     members = members_of(Path(source))
@@ -264,7 +264,8 @@ def _slices(split: str, scored: _Scored, by: str) -> tuple[list[Slice], int]:
     else:
         values = column_values(rows, split, task.labels, by, len(examples), "@[by]")
         named = [(str(value),) for value in values]
-    return sliced(main_score(task, scored.report), scored.tallies, named), left_out(scored.tallies, named)
+    listed = sliced(main_score(task, scored.report), scored.tallies, named)
+    return listed, left_out(scored.tallies, named, listed)
 
 
 def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tuple[str, ...]]:

@@ -110,8 +110,8 @@ CHINESE: Mapping[str, str] = {
     "{} kept": "保留的{}",
     "{} to {} characters": "{} 至 {} 个字符",
     "{}, by {}": "{}，按{}",
-    "{:,} slices left out, with fewer than {} rows or not among the {} largest.": (
-        "另有 {:,} 个切片没有列出：少于 {} 行，或不在最大的 {} 个之中。"
+    "Slices not in the table: {:,}. It has the {} largest with {} rows or more, and of these the {} weakest.": (
+        "未列入表中的切片：{0:,} 个。表中是不少于 {2} 行的切片里最大的 {1} 个之中得分最低的 {3} 个。"
     ),
     "{}: the first {} of {:,} rows that changed": "{0}：{2:,} 个变化的行中的前 {1} 个",
     "{}, per label": "{}，各标签",

@@ -61,9 +61,12 @@ def slice_name(by: str, name: str) -> str:
     return name if ends is None else say("{} to {} characters", *ends.groups())
 
 
-def slices_left_out(count: int) -> str:
-    """What a table of slices does not show."""
-    return say("{:,} slices left out, with fewer than {} rows or not among the {} largest.", count, LEAST_ROWS, MOST)
+def slices_left_out(count: int, shown: int = MOST) -> str:
+    """What a table of slices, of which it has `shown` at most, does not show."""
+    return say(
+        "Slices not in the table: {:,}. It has the {} largest with {} rows or more, and of these the {} weakest.",
+        *(count, MOST, LEAST_ROWS, shown),
+    )
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> Table:

@@ -43,6 +43,7 @@ from nlpctl.runs.runs import INCIDENTS, RunRecord, facts, open_run, tell_missing
 from nlpctl.runs.time_shares import advice as time_advice
 from nlpctl.runs.time_shares import is_sound, rows_of, total_of
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.slices import MOST_OF_A_RUN
 
 LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
@@ -225,7 +226,7 @@ def _slices(slices: Mapping[str, Any] | None) -> Iterator[Part]:
     for kind, listed in slices["by"].items():
         yield slice_table(slices["split"], kind, listed)
         if slices["left_out"].get(kind):
-            yield slices_left_out(slices["left_out"][kind])
+            yield slices_left_out(slices["left_out"][kind], MOST_OF_A_RUN)
 
 
 def _confusions(record: RunRecord) -> Iterator[Part]:

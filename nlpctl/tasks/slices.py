@@ -70,23 +70,18 @@ def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list
     import numpy as np
 
     named = _scored(tallies, named)
-    largest = [name for name in _largest(named) if any(name not in row for row in named)]
+    names = Counter(name for row in named for name in set(row))
+    largest = [name for name, rows in names.most_common(MOST) if LEAST_ROWS <= rows < tallies.rows]
     return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest}, most)
 
 
-def left_out(tallies: Tallies, named: Named) -> int:
-    """How many slices `sliced` does not look at, since they have too few rows, or others have more."""
-    named = _scored(tallies, named)
-    return len({name for row in named for name in row}) - len(_largest(named))
+def left_out(tallies: Tallies, named: Named, listed: Sequence[Slice]) -> int:
+    """How many slices are not among those `listed`, which `sliced` gave."""
+    return len({name for row in _scored(tallies, named) for name in row}) - len(listed)
 
 
 def _scored(tallies: Tallies, named: Named) -> Named:
     return named if tallies.examples is None else [named[row] for row in tallies.examples.tolist()]
-
-
-def _largest(named: Named) -> list[str]:
-    names = Counter(name for row in named for name in set(row))
-    return [name for name, rows in names.most_common(MOST) if rows >= LEAST_ROWS]
 
 
 def slices_of_run(
@@ -100,7 +95,7 @@ def slices_of_run(
     return {
         "score": score,
         "by": {kind: [asdict(each) for each in listed] for kind, listed in by_kind.items() if listed},
-        "left_out": {kind: left_out(tallies, kinds[kind]) for kind, listed in by_kind.items() if listed},
+        "left_out": {kind: left_out(tallies, kinds[kind], listed) for kind, listed in by_kind.items() if listed},
     }
 
 

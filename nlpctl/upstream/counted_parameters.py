@@ -14,7 +14,8 @@ def counted_parameters(tell: Callable[[int], None]) -> Iterator[None]:
 
     paddlepaddle 2.6.2, base/layer_helper_base.py:329: a parameter is filled as soon as it is made, and nothing tells
     its shape before. paddle.LazyGuard would leave it empty, but PaddleNLP's networks set the weights of their tables
-    while they are built. Test: tests/upstream/test_counted_parameters.py.
+    while they are built. The counter is the process's: contexts in several threads must not overlap.
+    Test: tests/upstream/test_counted_parameters.py.
     """
     from paddle.base.layer_helper_base import LayerHelperBase  # behind Layer.create_parameter and the function
 

@@ -102,7 +102,7 @@ def test_the_report_of_a_run(nlpctl, made) -> None:
     assert nlpctl("report", run.path).code == 0
     english = run.report_file.read_text(encoding="utf-8")
     assert '<html lang="en">' in english and len(sentences(english)) > 20
-    assert "3 slices left out" in english and "另有 3 个切片" in chinese
+    assert "Slices not in the table: 3." in english and "未列入表中的切片：3 个" in chinese
     assert "of 288 training rows looked at 2 are longer" in english and "2 行更长" in chinese
     sections = [re.findall(r"<h2>(.*?)</h2>", page) for page in (chinese, english)]
     assert len(sections[0]) == len(sections[1]) == 10

@@ -125,6 +125,18 @@ def test_settings_of_an_earlier_version(tmp_path, source):
         check(out, recipe_in(tmp_path, "data.max_seq_length=64"), source)
 
 
+def test_settings_of_a_student_by_an_earlier_version(tmp_path, source):
+    (tmp_path / "student.yaml").write_text("task: sequence_classification\nmodel: {from_scratch: {}}\n")
+    recipe = recipe_in(tmp_path, f"distillation.student={tmp_path / 'student.yaml'}")
+    out = planned(tmp_path / "out", recipe, source)
+    (out / "candidates" / "student+ort-dynamic").mkdir(parents=True)
+    plan = json.loads((out / "plan.json").read_text())
+    plan["settings"] |= {"distillation.student.model.gone": 1}
+    del plan["settings"]["distillation.student.model.tie"], plan["settings"]["distillation.student.optimizer.groups"]
+    (out / "plan.json").write_text(json.dumps(plan))
+    check(out, recipe, source)
+
+
 def test_networks_go_last(tmp_path, monkeypatch):
     """Stopped while it deletes, --overwrite leaves what tells that the rest was trained."""
     kinds = ("networks", "exports", "candidates", "scores", "best")

@@ -93,6 +93,8 @@ def test_no_header_names_columns_by_number():
         ('{"text": "a", "label": 1}\n\n[\n', "jsonl", 3, "not JSON: Expecting value"),
         ('{"text": "text", "label": 1}\n\n{"text": "a", "label": {"label": 1}, "text": "b"}', "jsonl", 3,
          "repeated key: 'text' stands twice"),
+        ('{"text": "a", "label": 1}\n\n{"\\u6587": "a", "\\u6587": "b"}', "jsonl", 3,
+         "repeated key: '文' stands twice"),
         ("text\tlabel\na\t1\nb\t1\rc\t1\rd\t1\n", "tsv", 3,
          "wrong column count: expected 2 as on line 1, got 4; the line holds 2 carriage returns, the line ends of old"),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}\r{"text": "c"}\n', "jsonl", 3,

@@ -57,14 +57,14 @@ def test_copies_have_columns_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"proposed": "\ud800"}, "proposed is not Unicode"),
+        ({"proposed": "\ud800"}, "proposed holds half a character"),
         ({"proposed": "a\0b"}, "proposed holds the character NUL"),
         ({"proposed": ""}, "proposed is blank"),
         ({"proposed": "\u200b "}, "proposed is blank"),
         ({"proposed": float("nan"), "given": 1, "kind_": "jsonl"}, "neither a text nor a number"),
         ({"proposed": ["a", ["b"]], "given": ["pos"], "kind_": "jsonl"}, "neither a text nor a number"),
         ({"proposed": ["a", ""], "given": ["pos"], "kind_": "jsonl"}, "proposed is blank"),
-        ({"proposed": ["O", "\ud800"], "given": ["O", "O"], "kind_": "conll", "edit": {"word": 0}}, "not Unicode"),
+        ({"proposed": ["O", "\ud800"], "given": ["O", "O"], "kind_": "conll", "edit": {"word": 0}}, "half a character"),
         ({"proposed": ["O", "B\2"], "given": ["O", "O"], "kind_": "joined", "edit": {"word": 0}}, "U\\+0002"),
         ({"edit": {"file": "a\0b"}}, "edit.file is no name of a file"),
         ({"edit": {"file": "\ud800"}}, "edit.file holds half a character"),

@@ -230,10 +230,12 @@ def test_the_weakest_slices_are_shown_not_the_largest(chance):
 def test_slices_that_are_too_small_are_counted(chance):
     named = [("all", f"{'of nine' if row < 27 else 'of ten'} {row // (9 if row < 27 else 10)}") for row in range(70)]
     tallies = classes(np.ones(70, bool), chance)
-    assert {each.name for each in sliced("accuracy", tallies, named)} == {f"of ten {tens}" for tens in (3, 4, 5, 6)}
-    assert left_out(tallies, named) == 4  # three of nine rows, and the rows 27 to 29
-    tallies = classes(np.ones(500, bool), chance)
-    assert left_out(tallies, [(f"of ten {row // 10}",) for row in range(500)]) == 20  # thirty are looked at
+    listed = sliced("accuracy", tallies, named)
+    assert {each.name for each in listed} == {f"of ten {tens}" for tens in (3, 4, 5, 6)}
+    assert left_out(tallies, named, listed) == 5  # three of nine rows, the rows 27 to 29, and all
+    tallies, named = classes(np.ones(500, bool), chance), [(f"of ten {row // 10}",) for row in range(500)]
+    assert left_out(tallies, named, sliced("accuracy", tallies, named)) == 20  # thirty are looked at
+    assert left_out(tallies, named, sliced("accuracy", tallies, named, 10)) == 40
 
 
 def test_rows_of_one_group_have_no_interval_and_grouped_rows_no_mcnemar(chance):

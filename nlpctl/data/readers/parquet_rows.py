@@ -84,7 +84,8 @@ def _at_once(file: Any, groups: list[int], wanted: list[str], source: str) -> in
     size = sum(metadata.row_group(group).column(i).total_compressed_size for group in groups for i in columns)
     at_once = _AT_ONCE
     for i in columns:
-        if metadata.schema.column(i).path.partition(".")[0] not in wanted:
+        path = metadata.schema.column(i).path  # of a part of a column, if it has any; a name may have points, too
+        if not any(path == name or path.startswith(f"{name}.") for name in wanted):
             continue
         in_lists = metadata.schema.column(i).max_repetition_level > 0
         for chunk in (metadata.row_group(group).column(i) for group in groups):

@@ -87,7 +87,7 @@ def _rows(sheet: Any, source: str, most_cells: int) -> Iterator[Record]:
     for number, values in enumerate(sheet.iter_rows(values_only=True), 1):
         if number > _MOST_ROWS:
             raise UserError(f"the sheet has more than {_MOST_ROWS:,} rows", source, "cut it into several files")
-        seen += max(len(values), width)
+        seen += len(values)
         if seen > most_cells:  # a cell at the end of a row makes it 16,384 wide
             message = "its rows are far wider than what stands in them"
             raise UserError(message, f"{source}:{number}", "delete the columns behind the table, and save it again")
@@ -99,6 +99,7 @@ def _rows(sheet: Any, source: str, most_cells: int) -> Iterator[Record]:
             cells.pop()
         if cells:
             width = width or len(cells)
+            seen += width
             yield Record(number, cells + [""] * (width - len(cells)), None)
 
 

@@ -193,14 +193,13 @@ class TaggedRows(TaskRows):
         yield " ".join(example.words())  # as the network reads them, one by one
 
     def label_names(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
-        assert example.tags is not None
         scheme = detect_scheme(labels.names, "the tags")
-        return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
+        return tuple(span.type for span in example.entities(scheme, labels.names))
 
     def target(self, example: TaggedExample) -> Hashable:
         # Bytes are hashable and compare as fast as integers; arrays do neither.
         assert example.tags is not None
-        return example.tags.tobytes()
+        return example.tags.tobytes(), example.marked
 
     def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[Doubt]:
         assert example.tags is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -486,6 +487,8 @@ def test_words_are_those_of_predict_wherever_marks_end(tmp_path, capsys):
     tags = [[names[tag] for tag in example.tags] for example in data.train]
     assert tags == [["O", "B-LOC", "O"], ["B-LOC", "B-LOC", "O"], ["B-LOC", "I-LOC"]]
     assert [example.marked is None for example in data.train] == [False, False, True]
+    assert data.rows.label_names(data.train[1], data.labels) == ("LOC", "LOC")
+    assert data.rows.target(data.train[0]) != data.rows.target(dataclasses.replace(data.train[0], marked=None))
     message = "3 marked spans of marked.jsonl end inside a word, as '서울' in '서울에서': a tag is that of a whole word"
     said = capsys.readouterr().err
     assert message in said.replace(str(tmp_path) + "/", "") and said.rstrip().endswith("set data.unit: characters")

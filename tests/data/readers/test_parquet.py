@@ -22,8 +22,8 @@ def rows(file: Path) -> list[Row | BadRow]:
         return list(parquet_rows(stream, "a.parquet", ReadRequest("parquet")))
 
 
-def written(file: Path, column: Any, **options: Any) -> Path:
-    parquet.write_table(pa.table({"text": column}), file, compression="zstd", **options)
+def written(file: Path, column: Any, name: str = "text", **options: Any) -> Path:
+    parquet.write_table(pa.table({name: column}), file, compression="zstd", **options)
     return file
 
 
@@ -53,8 +53,9 @@ def test_a_value_that_stands_for_many_rows(encoding: str | None, tmp_path: Path)
     ],
 )
 def test_more_than_a_file_of_its_size_holds(column: Any, options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="a.parquet: text.*: a column claims .* and the columns have .* in the file"):
-        rows(written(tmp_path / "a.parquet", column, **options))
+    for name in ("text", "review.text"):
+        with pytest.raises(UserError, match=f"a.parquet: {name}.*: a column claims .* and the columns have .* in"):
+            rows(written(tmp_path / "a.parquet", column, name, **options))
 
 
 def test_a_row_is_no_longer_than_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

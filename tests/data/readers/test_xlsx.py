@@ -16,6 +16,7 @@ from nlpctl.cli.app import main
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
 from nlpctl.data.predict_input import open_input
+from nlpctl.data.readers import xlsx_rows
 from nlpctl.data.readers.readers import read_rows
 from nlpctl.data.readers.row import BadRow
 from nlpctl.data.rows.task_rows import task_rows
@@ -68,7 +69,7 @@ def test_rows_that_one_cell_makes_16384_wide(tmp_path: Path, wide: str) -> None:
     save(tmp_path / "a.xlsx", TABLE)
     rows = ['<row r="1"><c r="A1" t="inlineStr"><is><t>text</t></is></c>']
     rows[0] += '<c r="XFD1"><v>1</v></c></row>' if wide == "in the header" else "</row>"
-    end = "XFD" if wide == "in each row" else "A"
+    end = "XFD" if wide == "in each row" else "B"
     rows += [f'<row r="{i}"><c r="A{i}"><v>2</v></c><c r="{end}{i}"/></row>' for i in range(2, 2000)]
     with zipfile.ZipFile(tmp_path / "a.xlsx") as archive:
         parts = {name: archive.read(name) for name in archive.namelist()}
@@ -84,6 +85,16 @@ def test_rows_that_one_cell_makes_16384_wide(tmp_path: Path, wide: str) -> None:
 def test_a_stray_cell_far_to_the_right_is_no_row_of_that_width(tmp_path: Path) -> None:
     rows = [["text", "label"], ["a", 1], ["b", 0, *[None] * 9000, ""], ["c", 1]]
     assert [len(row.values) for row in rows_of(save(tmp_path / "a.xlsx", rows))] == [2, 2, 2]
+
+
+def test_a_cell_far_below_the_table_is_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A format that reaches far down leaves one; the empty rows up to it are no cells of the table."""
+    monkeypatch.setattr(xlsx_rows, "_FREE_CELLS", 10_000)
+    save(tmp_path / "a.xlsx", TABLE)
+    book = openpyxl.load_workbook(tmp_path / "a.xlsx")
+    book.worksheets[0].cell(row=20_000, column=1).font = openpyxl.styles.Font(bold=True)
+    book.save(tmp_path / "a.xlsx")
+    assert len(rows_of(tmp_path / "a.xlsx")) == len(TABLE) - 1
 
 
 def test_other_sheets_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
