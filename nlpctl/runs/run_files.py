@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.documents import Count, Document, Mismatch, convert, fields_of
+from nlpctl.documents import Count, Document, Mismatch, convert, fields_of, left_out
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import content_of, regular, small_text
 from nlpctl.layout import (
@@ -79,12 +79,12 @@ class MistakesFile(Document):
 @dataclass(frozen=True)
 class SlicesFile(Document):
     """slices.json of a run: the `score` of some rows of a split, `by` label and by length; `left_out`: how many slices
-    of each kind are not looked at, for they are too small."""
+    of each kind are not listed."""
 
     split: str
     score: str
     by: Mapping[str, tuple[Slice, ...]]
-    left_out: Mapping[str, Count] = field(default_factory=dict)  # older versions did not note them
+    left_out: Mapping[str, Count] = left_out(dict)  # older versions did not note them
 
 
 # -- kinds of folders ----------------------------------------------------------------------------
