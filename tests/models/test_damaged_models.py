@@ -18,7 +18,7 @@ from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.inference.evaluate import evaluate
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import read_labels, tune_labels
-from nlpctl.models.model_manifest import changing, check_model_sums, refuse_foreign_files, write_model_sums
+from nlpctl.models.model_manifest import changing, check_model_sums, refuse_model_folder, write_model_sums
 from nlpctl.models.source import resolve_source
 from nlpctl.modeltools.params import set_in_copy
 
@@ -215,7 +215,7 @@ def test_a_change_that_was_cut_off_leaves_the_other_sums(run):
         (model / "labels.json").write_text(json.dumps({"labels": ["x", "y", "z"], "thresholds": [0.1, 0.2, 0.3]}))
         raise OSError("no space")
     check_model_sums(model)
-    refuse_foreign_files(model)
+    refuse_model_folder(model, True, ())
     kept = json.loads((model / "manifest.json").read_text())["sha256"]
     assert kept == {name: value for name, value in whole["sha256"].items() if name != "labels.json"}
     tune_labels(model, ("x", "y", "z"), (0.2, 0.3, 0.5))
