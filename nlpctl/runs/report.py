@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import math
@@ -13,8 +12,10 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
-from nlpctl.files import json_of, regular, write_text_atomic, writing
-from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS, MANIFEST, PLAN
+from nlpctl.files import content_of, json_of, regular, write_text_atomic, writing
+from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS, PLAN
+from nlpctl.models.model_manifest import weights_sum
+from nlpctl.models.source import WEIGHTS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html, element
 from nlpctl.report.language import say, say_each, say_names
@@ -306,10 +307,8 @@ def _compression(record: RunRecord) -> list[Part]:
 
 def _trained_since(run: RunDirectory) -> bool:
     """Whether compress/ was made of other weights than the model has."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # of damaged files others tell
-        then, now = (json_of(file)["sha256"] for file in (run.path / COMPRESS / PLAN, run.model / MANIFEST))
-        return any(then[name] != now[name] for name in then.keys() & now.keys() if name.endswith(".pdparams"))
-    return False
+    then, now = content_of(run.path / COMPRESS / PLAN).get("sha256"), weights_sum(run.model)
+    return isinstance(then, dict) and now is not None and then.get(WEIGHTS, now) != now
 
 
 def _compression_table(content: Mapping[str, Any]) -> Table:

@@ -12,6 +12,7 @@ from nlpctl.compress.result import CompressResult
 from nlpctl.compress.scores import Metric
 from nlpctl.compress.selection import Objective
 from nlpctl.config.recipe_of import recipe_of
+from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.run_setup import TrainOptions, open_run
 
@@ -187,8 +188,9 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     assert "the best of 3 candidates" in text_of(run)
 
     run.model.mkdir(exist_ok=True)
-    for file, weights in ((folder / "plan.json", "old"), (run.model / "manifest.json", "new")):
-        file.write_text(json.dumps({"sha256": {"model_state.pdparams": weights}}))
+    (folder / "plan.json").write_text(json.dumps({"sha256": {"model_state.pdparams": "of the old weights"}}))
+    (run.model / "model_state.pdparams").write_bytes(b"new")
+    write_model_sums(run.model)
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)
     assert "the best of 3 candidates" not in page and "before it was trained again" in page
