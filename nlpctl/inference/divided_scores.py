@@ -23,6 +23,7 @@ from nlpctl.runtime.worker_pool import WorkerPool, WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 
 if TYPE_CHECKING:
+    from nlpctl.data.text.encoder import TextEncoder
     from nlpctl.engines.pipeline import FeatureIndex
     from nlpctl.tasks.base import Predictions, Task
 
@@ -34,6 +35,7 @@ class DividedModel:
     """A trained model in several workers: what scoring needs of a `TrainedModel`."""
 
     task: Task
+    encoder: TextEncoder
     engine: str
     _precision: str
     _pool: WorkerPool
@@ -133,4 +135,4 @@ def divided_model(
         engine, precision = model.engine
         console.note(f"model {source}: {counted(len(pool.stats), 'workers')}, {engine} {precision}")
         task = trained_task(recipe, model.labels, model.thresholds, model.calibration)
-        yield DividedModel(task, engine, precision, pool)
+        yield DividedModel(task, model.encoder, engine, precision, pool)

@@ -197,8 +197,7 @@ def _scored(
     wanted = tuple(dict.fromkeys((*wanted, *more)))
     scored = {}
     with _opened(recipe, source, rows, wanted, parallel) as model, sigterm_interrupts():
-        if not isinstance(model, DividedModel):
-            rows.encoder = model.encoder
+        rows.encoder = model.encoder
         read = {split: read_labelled_split(rows, split, model.task.labels)[0] for split in wanted}
         with console.progress(sum(len(examples) for examples in read.values()), "score") as bar:
             size = recipe.training.per_device_eval_batch_size

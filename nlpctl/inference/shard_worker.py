@@ -17,6 +17,7 @@ from nlpctl.data.predict_shards import Counted, Range, Scanned, Shard, ShardRows
 from nlpctl.data.readers.row import is_bad
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.inference.open_model import (
     answers_without_paddle,
     open_trained_model,
@@ -58,11 +59,12 @@ class ShardWorkerConfig:
 
 @dataclass(frozen=True)
 class Described:
-    """What a task needs to know of a trained model to score its predictions; `engine`: and its precision."""
+    """What reading rows and scoring their predictions needs of a trained model; `engine`: and its precision."""
 
     labels: LabelSet
     thresholds: tuple[float, ...] | None
     calibration: Calibration | None
+    encoder: TextEncoder
     engine: tuple[str, str]
     warnings: list[str]
 
@@ -95,8 +97,11 @@ class ShardWorker:
     def described(self, rows: int) -> Described:
         """The model, opened as `engine` does; and what is to be warned of."""
         engine, precision, warnings = self.engine(rows)
-        task = self._opened(None, rows).task
-        return Described(task.labels, task.thresholds, task.calibration, (engine, precision), warnings)
+        model = self._opened(None, rows)
+        task = model.task
+        return Described(
+            task.labels, task.thresholds, task.calibration, model.encoder, (engine, precision), warnings
+        )
 
     def lengths(self, examples: Sequence[Any], engine: tuple[str, str]) -> list[list[int]]:
         """As of `TrainedModel`."""

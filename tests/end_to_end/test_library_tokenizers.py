@@ -129,9 +129,10 @@ def test_a_question_of_too_many_tokens_is_a_bad_row(work, trained):
     stopped = work.nlpctl("predict", run, "long.jsonl")
     assert stopped.returncode == 2 and "long.jsonl:2: question too long" in stopped.stderr
     assert stopped.stdout.splitlines() == [json.dumps(answers[0], ensure_ascii=False)]
-    done = work.nlpctl("eval", run, "long.jsonl", *skip, "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["result"]["metrics"]["test"]["rows"] == 2
+    for workers in ((), ("--workers", "2")):
+        done = work.nlpctl("eval", run, "long.jsonl", *skip, *workers, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["result"]["metrics"]["test"]["rows"] == 2
 
 
 @pytest.mark.parametrize("task", later(CASES, ["token_classification"]))
