@@ -10,7 +10,6 @@ them is wrong already.
 from __future__ import annotations
 
 import dataclasses
-import operator
 import os
 import re
 from collections import Counter
@@ -477,13 +476,70 @@ def _reporters(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(("training.report_to",), message, f"{install(packages[0])}, or set it to visualdl or none")
 
 
+def _polynomial(recipe: Recipe) -> Iterator[Finding]:
+    training = recipe.training
+    if training.lr_scheduler_type == "polynomial" and training.scheduler is None:
+        if training.lr_end >= training.learning_rate:
+            message = f"the rate falls from learning_rate ({training.learning_rate}) to lr_end ({training.lr_end})"
+            keys = ("training.lr_end", "training.learning_rate")
+            yield Finding(keys, f"{message}, which must be lower", "lower training.lr_end")
+
+
+# Keys that one choice of another key reads: key -> the key that chooses, and which of its values.
+_READ_BY_CHOICE = {
+    "training.eval_steps": ("training.evaluation_strategy", ("steps",)),
+    "training.minimum_eval_times": ("training.evaluation_strategy", ("steps",)),
+    "training.save_steps": ("training.save_strategy", ("steps",)),
+    "training.warmup_ratio": ("training.lr_scheduler_type", ("linear", "cosine", "constant_with_warmup", "polynomial")),
+    "training.warmup_steps": ("training.lr_scheduler_type", ("linear", "cosine", "constant_with_warmup", "polynomial")),
+    "training.num_cycles": ("training.lr_scheduler_type", ("cosine",)),
+    "training.lr_end": ("training.lr_scheduler_type", ("polynomial",)),
+    "training.power": ("training.lr_scheduler_type", ("polynomial",)),
+    "data.shuffle_buffer": ("data.streaming", (True,)),
+}
+
+
+def _keys_of_other_choices(recipe: Recipe) -> Iterator[Finding]:
+    """Keys that would do nothing. One that stands in a file under the file or flag that chooses may stay there."""
+    for dotted, (chosen_by, read) in _READ_BY_CHOICE.items():
+        chosen = value_of(recipe, chosen_by)
+        if chosen in read or chosen_by in recipe.search.space or value_of(recipe, dotted) == all_keys()[dotted].default:
+            continue
+        if chosen_by == "training.lr_scheduler_type" and recipe.training.scheduler is not None:
+            continue  # the user's own function may read any of them
+        if not _of_a_run(recipe, dotted) and not _is_of_an_earlier_choice(recipe, dotted, chosen_by):
+            message = f"{dotted} has no effect with {chosen_by}: {_spelled(chosen)}"
+            choices = " or ".join(map(_spelled, read))
+            yield Finding((dotted, chosen_by), message, f"delete it, or set {chosen_by}: {choices}")
+    if recipe.early_stopping.patience is None and recipe.early_stopping.min_delta:
+        keys = ("early_stopping.min_delta", "early_stopping.patience")
+        yield Finding(keys, "early_stopping.min_delta has no effect without patience", "set early_stopping.patience")
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _some_steps(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.max_steps == 0:
+        hint = "give a number of steps, or -1: then training.num_train_epochs counts"
+        yield Finding(("training.max_steps",), "training.max_steps is 0, which PaddleNLP reads as no limit", hint)
+
+
 def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
     if recipe.training.minimum_eval_times is not None and recipe.training.eval_steps is None:
         keys = ("training.minimum_eval_times", "training.eval_steps")
         yield Finding(keys, "minimum_eval_times lowers eval_steps, which is not set", "set training.eval_steps")
 
 
-TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)
+TRAINING_CHECKS: tuple[Check, ...] = (
+    _optimizer,
+    _reporters,
+    _polynomial,
+    _keys_of_other_choices,
+    _some_steps,
+    _evaluation_steps,
+)
 
 
 # -- checks of the user's code, which a recipe names as module:function ----------------------------
@@ -759,6 +815,12 @@ def _evaluation_has_data(recipe: Recipe) -> Iterator[Finding]:
 def _streaming(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.data.streaming:
         return
+    both = ("training.evaluation_strategy", "training.save_strategy")
+    waiting = [name for name in both if value_of(recipe, name) == "epoch" and not _of_a_run(recipe, name)]
+    if waiting:
+        message = f"a stream has no epochs: {' and '.join(waiting)}: epoch would wait for the last step"
+        hint = "set evaluation_strategy and save_strategy of section training to steps, with eval_steps and save_steps"
+        yield Finding((*waiting, "data.streaming"), message, hint)
     if recipe.training.max_steps <= 0:
         keys = ("data.streaming", "training.max_steps")
         hint = "set training.max_steps: rows divided by the batch size, times the epochs"
@@ -1008,9 +1070,6 @@ def _one_precision(recipe: Recipe) -> Iterator[Finding]:
     training = recipe.training
     if training.fp16 and training.bf16:
         yield Finding(("training.fp16", "training.bf16"), "fp16 and bf16 are both true", "choose one")
-    if training.fp16_full_eval and training.bf16_full_eval:
-        keys = ("training.fp16_full_eval", "training.bf16_full_eval")
-        yield Finding(keys, "fp16_full_eval and bf16_full_eval are both true", "choose one")
 
 
 def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
@@ -1021,15 +1080,11 @@ def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
 def _half_precision(recipe: Recipe, computes_bf16: bool | None) -> Iterator[Finding]:
     """`computes_bf16`: None where the processor is not known."""
     training = recipe.training
-    needs = {
-        "fp16": "fp16 needs a GPU: Paddle crashes with fp16 on a CPU",
-        "fp16_full_eval": "fp16_full_eval needs a GPU: Paddle crashes with fp16 on a CPU",
-        "bf16_full_eval": "bf16_full_eval needs a GPU: Paddle silently computes in float32 on a CPU",
-    }
+    needs = {"fp16": "fp16 needs a GPU: Paddle crashes with fp16 on a CPU"}
     if computes_bf16 is False:
         needs["bf16"] = "bf16 needs a GPU, or a processor with AVX512-BF16 or AMX, and this one has neither"
     for name, message in needs.items():
-        if operator.attrgetter(name)(training):
+        if getattr(training, name):
             keys = (f"training.{name}", "runtime.device")
             yield Finding(keys, message, _other_precision(name, computes_bf16))
     if not training.bf16 or computes_bf16 is False:

@@ -33,6 +33,7 @@ _WHOLE_NETWORK = (
     "every process holds the whole network; for several cards use runtime.devices (@[runtime.devices=0,1]), for less "
     "memory training.sharding: stage1"
 )
+_AS_TRAINED = "an evaluation computes in the precision of the training"
 _WHOLE_CHECKPOINT = "a checkpoint is whole and in one place, however many processes train"
 
 UNSUPPORTED: Mapping[str, str] = {
@@ -52,6 +53,9 @@ UNSUPPORTED: Mapping[str, str] = {
     "training.unified_checkpoint": _WHOLE_CHECKPOINT,
     "training.unified_checkpoint_config": _WHOLE_CHECKPOINT,
     "training.force_reshard_pp": _WHOLE_CHECKPOINT,
+    "training.eval_accumulation_steps": "the predictions of an evaluation leave the card batch by batch",
+    "training.fp16_full_eval": _AS_TRAINED,
+    "training.bf16_full_eval": _AS_TRAINED,
     "training.flatten_param_grads": "PaddlePaddle does it on NPU devices only",
 }
 

@@ -582,7 +582,7 @@ class FewShotSection:
         "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
         "train says which, and why.",
     )
-    pairs: int = key(10, WEIGHTS, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pairs: int = key(10, WEIGHTS, "contrastive: pairs drawn per row with an equal label, and as many with another.")
     pooling: Literal["mean", "cls", "max", "weightedmean"] = key(
         "mean",
         ANSWERS,

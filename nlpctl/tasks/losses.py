@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.config.schema import LossSection
 from nlpctl.errors import UserError
+from nlpctl.names import and_more
 
 if TYPE_CHECKING:
     import paddle
@@ -101,12 +103,11 @@ def given_weights(loss: LossSection, names: Sequence[str]) -> tuple[float, ...] 
 def balanced_weights(names: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
     """One weight per label, n / (k * count) for n rows of k labels (scikit-learn's rule).
 
-    The mean over the rows of the training data is 1, so the learning rate keeps its meaning. UserError: a label
-    without a row.
+    The mean over the rows of the training data is 1, so the learning rate keeps its meaning. A label without a row,
+    which a fold of a rare one may be, is not one of the k; its weight is 1, and a warning names it.
     """
-    absent = [name for name, count in zip(names, counts, strict=True) if not count]
+    absent = [repr(name) for name, count in zip(names, counts, strict=True) if not count]
     if absent:
-        message = f"no training row has the label {absent[0]!r}, so it has no balanced weight"
-        hint = "remove it from data.labels, or set loss.weights"
-        raise UserError(message, where="loss.class_weights", hint=hint)
-    return tuple(sum(counts) / (len(names) * count) for count in counts)
+        console.warn(f"no training row has the label {and_more(absent)}: loss.class_weights balances the others")
+    present = len(names) - len(absent)
+    return tuple(sum(counts) / (present * count) if count else 1.0 for count in counts)

@@ -217,6 +217,8 @@ def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examp
     sampler = None if examples is None else batches.sampler
     rows = None if sampler is None else len(sampler.lengths)
     warmup = args.warmup_steps if args.warmup_steps > 0 else int(args.warmup_ratio * state.max_steps)  # as the Trainer
+    if args.lr_scheduler_type.value == "constant":
+        warmup = 0
     count = StepCount(
         examples,
         rows,

@@ -27,6 +27,7 @@ from nlpctl.models.folder import calibrate_model, tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, worst
 from nlpctl.tasks.calibration import LEAST, calibrated, tell_uncalibrated
+from nlpctl.tasks.degenerate import warn_of_missing_labels
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
@@ -89,6 +90,7 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
     reports = {}
     for name, examples in splits.items():
         reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
+        warn_of_missing_labels(task.name, name, reports[name])
         if tallies is not None:
             save_tallies(run.tallies_file(name), tallies)
             if name == first:

@@ -170,8 +170,18 @@ def _optimizer(prepared: PreparedTraining, learning_rate: float) -> paddle.optim
     from nlpctl.training.optimizer import build_optimizer
 
     recipe = prepared.recipe
+    factor = learning_rate / recipe.training.learning_rate
     training = dataclasses.replace(recipe.training, learning_rate=learning_rate, weight_decay=0.0)
-    recipe = dataclasses.replace(recipe, training=training)
+    groups = tuple(
+        dataclasses.replace(
+            group,
+            learning_rate=None if group.learning_rate is None else group.learning_rate * factor,
+            weight_decay=None if group.weight_decay is None else 0.0,
+        )
+        for group in recipe.optimizer.groups
+    )
+    section = dataclasses.replace(recipe.optimizer, groups=groups)
+    recipe = dataclasses.replace(recipe, training=training, optimizer=section)
     args = training_arguments(recipe, RunDirectory(recipe.run_dir), prepared.setup.device)
     constant = paddle.optimizer.lr.LambdaDecay(learning_rate, lambda step: 1.0)
     if prepared.user_code.make_optimizer is None:

@@ -70,6 +70,8 @@ def prepare_training(
         for name in (name for layer in task.fitted_layers for name in matching(layer, parameters)):
             parameters[name].stop_gradient = True
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    if recipe.training.recompute and not can_recompute(model.network):
+        console.warn(f"training.recompute has no effect: no layer of {type(model.network).__name__} computes again")
     encoder = build_encoder(model.tokenizer)
     for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
         if examples is not None:
@@ -85,6 +87,11 @@ def prepare_training(
         data = replace(data, train=train)
     try_user_code(user_code, setup, task, data, model, encoder)
     return PreparedTraining(recipe, setup, task, data, model, encoder, user_code)
+
+
+def can_recompute(network: Any) -> bool:
+    """Whether training.recompute reaches a layer of `network`, as PaddleNLP's Trainer looks for them."""
+    return any(hasattr(layer, "enable_recompute") for layer in network.sublayers(include_self=True))
 
 
 def _describe_model(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:

@@ -66,7 +66,7 @@ from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import MicroBatching, OutOfMemory, is_out_of_memory, record_division, recorded_division
 from nlpctl.training.optimizer import ZeroMissingGradients, build_optimizer
 from nlpctl.training.plateau import Fall, LossMonitor, Plateau, take_back, warn_not_learning
-from nlpctl.training.prepare import PreparedTraining, fitted_parameters
+from nlpctl.training.prepare import PreparedTraining, can_recompute, fitted_parameters
 from nlpctl.training.run_setup import planned_processes
 from nlpctl.upstream.late_parameters import take_late_parameters
 
@@ -346,7 +346,9 @@ class RecipeTrainer(Trainer):
             command = RunDirectory(self.recipe.run_dir).to_go_on("--set runtime.on_oom=halve")
             hint = f"{command} continues with a smaller micro-batch and the same effective batch"
             if smaller is None:
-                hint = "shorten data.max_seq_length, set training.recompute: true, or use a smaller model"
+                recompute = can_recompute(self.loaded.network) and not args.recompute
+                more = "set training.recompute: true, " if recompute else ""
+                hint = f"shorten data.max_seq_length, {more}or use a smaller model"
             raise RunFailed(f"{message}: {reason.strip()}", where="runtime.on_oom", hint=hint)
         if args.world_size > 1:
             # The other processes wait for this one's gradients, so this process fails; the parent stops and restarts

@@ -78,12 +78,10 @@ CASES = {
     ],
     "_one_precision": [
         ("training: {fp16: true, bf16: true}", 4, "fp16 and bf16 are both true"),
-        ("training: {fp16_full_eval: true, bf16_full_eval: true}", 4, "full_eval are both true"),
     ],
     "_no_half_precision_on_cpu": [
         ("training: {fp16: true}\nruntime: {device: cpu}", 4, "fp16 needs a GPU"),
         ("training: {bf16: true, fast_cpu: false}\nruntime: {device: cpu}", 4, "the faster functions, which are off"),
-        ("training: {bf16_full_eval: true}\nruntime: {device: cpu}", 4, "float32 on a CPU"),
         ("training: {bf16: true, fp16_opt_level: O2}\nruntime: {device: cpu}", 4, "weights in 32 bits"),
     ],
     "_processes": [
@@ -96,6 +94,7 @@ CASES = {
         ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree is not supported"),
         ("training: {unified_checkpoint: true}", 4, "a checkpoint is whole"),
         ("training: {flatten_param_grads: true}", 4, "NPU devices only"),
+        ("training: {bf16_full_eval: true}", 4, "computes in the precision of the training"),
     ],
     "_sharding_stage": [
         ("training: {sharding: stage2}\nruntime: {nproc: 2}", 4, "'stage2' is not supported"),
@@ -103,7 +102,16 @@ CASES = {
     ],
     "_optimizer": [("training: {optim: adafactor}", 4, "no adafactor")],
     "_reporters": [("training: {report_to: [visualdl, wandb]}", 4, "wandb is not installed")],
-    "_evaluation_steps": [("training: {minimum_eval_times: 3}", 4, "lowers eval_steps")],
+    "_evaluation_steps": [("training: {minimum_eval_times: 3, evaluation_strategy: steps}", 4, "lowers eval_steps")],
+    "_polynomial": [("training: {lr_scheduler_type: polynomial, learning_rate: 1.0e-7}", 4, "which must be lower")],
+    "_some_steps": [("training: {max_steps: 0}", 4, "no limit")],
+    "_keys_of_other_choices": [
+        ("training: {evaluation_strategy: epoch, eval_steps: 5}", 4, "eval_steps has no effect"),
+        ("training: {save_steps: 5, save_strategy: epoch}", 4, "no effect with training.save_strategy: epoch"),
+        ("training: {lr_scheduler_type: constant, warmup_ratio: 0.1}", 4, "warmup_ratio has no effect"),
+        ("training: {lr_end: 1.0e-6}", 4, "no effect with training.lr_scheduler_type: linear"),
+        ("early_stopping: {min_delta: 0.5}", 4, "no effect without patience"),
+    ],
     "_flags": [
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
         ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
@@ -261,6 +269,15 @@ WHOLE = {
             ":3",
             "needs data.labels",
         ),
+        (
+            HEAD + MODEL + "training: {max_steps: 9, evaluation_strategy: epoch}\n"
+            "data: {train: train.tsv, dev: dev.tsv, labels: [a, b], streaming: true}",
+            ":3",
+            "would wait for the last step",
+        ),
+    ],
+    "_keys_of_other_choices": [
+        (HEAD + MODEL + "data: {train: train.tsv, shuffle_buffer: 7}", ":3", "no effect with data.streaming: false"),
     ],
     "_batch_tokens": [
         (

@@ -14,7 +14,6 @@ THREE = "--set data.labels=neg,pos,never"
     [
         ("--set loss.weights.nge=2", "there is no label 'nge'"),
         ("--set data.balance.counts.nge=2", "there is no label 'nge'"),
-        (f"{THREE} --set loss.class_weights=balanced", "no training row has the label 'never'"),
         (f"{THREE} --set decode.tune=f1", "decode.tune): this is for two labels, there are 3"),
         (f"{THREE} --set loss.focal_gamma=2 --set loss.focal_alpha=0.3", "loss.focal_alpha): this is for two labels"),
     ],

@@ -41,16 +41,29 @@ def test_what_is_told(given, batch, told):
     assert f"a step is {batch}" in lines[0] and lines[1] == told
 
 
-@pytest.mark.parametrize("drop_last", [False, True])
-@pytest.mark.parametrize(("processes", "accumulation"), [(1, 1), (2, 2)])
-def test_steps_of_batches_by_tokens_are_those_that_the_sampler_makes(processes, accumulation, drop_last):
+def sampler_and_arguments(processes, accumulation, drop_last, schedule="linear"):
     lengths = np.random.default_rng(1).integers(3, 129, 1007)
     shape = {"accumulation_steps": accumulation, "num_replicas": processes, "drop_last": drop_last}
     sampler = TokenBatchSampler(lengths, 512, planned_steps=accumulation, **shape)
     args = SimpleNamespace(
         warmup_steps=3, per_device_train_batch_size=rounded(sampler.mean_rows), max_steps=-1, num_train_epochs=2,
         gradient_accumulation_steps=accumulation, dataset_world_size=processes, dataloader_drop_last=drop_last,
+        lr_scheduler_type=SimpleNamespace(value=schedule),
     )  # fmt: skip
+    return sampler, args
+
+
+def test_a_constant_rate_has_no_warmup():
+    """PaddleNLP's get_scheduler gives it none, whatever warmup_steps says; the plan told of one."""
+    sampler, args = sampler_and_arguments(1, 1, False, "constant")
+    found = step_count(args, SimpleNamespace(max_steps=9), SimpleNamespace(sampler=sampler), 1007)
+    assert found.warmup == 0 and "no warm-up" in found.describe()[1]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("processes", "accumulation"), [(1, 1), (2, 2)])
+def test_steps_of_batches_by_tokens_are_those_that_the_sampler_makes(processes, accumulation, drop_last):
+    sampler, args = sampler_and_arguments(processes, accumulation, drop_last)
     updates = len(list(sampler)) // accumulation
     found = step_count(args, SimpleNamespace(max_steps=2 * updates), SimpleNamespace(sampler=sampler), 1007)
     assert found.per_epoch == sampler.updates == updates

@@ -12,6 +12,7 @@ from nlpctl.datatools import new
 from nlpctl.datatools.recipe_defaults import bfloat16_presets
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training import overfit
 from nlpctl.training import trial as trials
 from nlpctl.training.overfit import ready_to_train
 from nlpctl.training.trainer import RecipeTrainer
@@ -34,6 +35,26 @@ def test_the_first_steps_tell_how_long_all_takes(tiny, monkeypatch):
     assert trial.without_bf16.step == 1.0 and trial.without_bf16.training > 0 and now[0] > 600
     assert (trial.with_bf16 is not None) is cpu_info().trains_in_bfloat16
     assert {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")} == before
+
+
+def test_overfitting_tries_the_rates_of_groups_too(tiny):
+    """They kept their own, and their weight decay, so a tenth and ten times the rate were tried of the others alone."""
+    groups = Override("optimizer.groups", "[{match: '*', learning_rate: 1.0e-6, weight_decay: 0.5}]", "--set")
+    prepared = ready_to_train(load_recipe(tiny.folder / "recipe.yaml", [groups]))
+    usual = prepared.recipe.training.learning_rate
+    optimizer = overfit._optimizer(prepared, 10 * usual)
+    parameters = prepared.model.network.parameters()
+    assert optimizer.get_lr() * parameters[0].optimize_attr["learning_rate"] == pytest.approx(10 * 1e-6)
+    assert set(optimizer._decays.values()) == {0.0}
+
+
+def test_recompute_that_reaches_no_layer_is_told(tiny, capfd):
+    keys = {"training.recompute": "true", "model.from_scratch": "{architecture: bag_of_embeddings}"}
+    overrides = [Override(key, value, "--set") for key, value in keys.items()]
+    ready_to_train(load_recipe(tiny.folder / "recipe.yaml", overrides))
+    assert "training.recompute has no effect: no layer of" in capfd.readouterr().err
+    ready_to_train(load_recipe(tiny.folder / "recipe.yaml", overrides[:1]))
+    assert "no effect" not in capfd.readouterr().err
 
 
 @pytest.fixture

@@ -151,7 +151,9 @@ def scan_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> i
 
 
 def require_full_batch(rows: int, global_batch_size: int) -> None:
-    """UserError if dropping the last, smaller batch would leave none."""
+    """UserError if dropping the last, smaller batch would leave none, or there are no rows at all."""
+    if not rows:
+        raise UserError("no training row has a token", where="data.train", hint="give rows with text")
     if rows < global_batch_size:
         raise UserError(
             f"{subject(rows, 'training rows', 'does', 'do')} not fill one batch of {global_batch_size}",
