@@ -162,7 +162,7 @@ def test_questions_are_checked_before_training(make, encoder):
         make(max_seq_length=40, doc_stride=18).check_data("train", examples, encoder)
     assert caught.value.problems[0].where == "data.doc_stride"
     make(max_seq_length=40, doc_stride=18).check_data("dev", examples, encoder)
-    with pytest.raises(UserError, match="has 20 tokens and leaves no room for its context in 23"):
+    with pytest.raises(UserError, match="has 20 tokens and leaves too little room for its context in 23"):
         make(max_seq_length=23, doc_stride=1).check_data("dev", examples, encoder)
 
 

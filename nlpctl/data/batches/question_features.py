@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nlpctl.data.batches.collate import Collator
-from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
+from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample, least_context
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.text.piece_spans import Pieces
 from nlpctl.errors import UserError
@@ -120,13 +120,14 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
 
 
 def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -> int:
-    """The number of context pieces that fit next to the question `text` of `length` pieces. UserError if none fits."""
-    free = max_length - length - encoder.overhead(pair=True)
-    if free < 1:
+    """The number of context pieces that fit next to the question `text` of `length` pieces. UserError for too few."""
+    free, least = max_length - length - encoder.overhead(pair=True), least_context(max_length)
+    if free < least:
         raise UserError(
-            f"the question {_quoted(text)} has {length} tokens and leaves no room for its context in {max_length}",
+            f"the question {_quoted(text)} has {length} tokens and leaves too little room for its context in "
+            f"{max_length}: {max(free, 0)} of at least {least}",
             where="data.max_seq_length",
-            hint=f"set it to {max_length - free + 1} at the very least, better to 384; or shorten the question",
+            hint=f"raise it by {least - free} at the very least, better to 384; or shorten the question",
         )
     return free
 

@@ -14,8 +14,14 @@ from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.names import listed
 
-_AROUND = 4  # tokens next to a question, at the least: [CLS], two [SEP] and one of the context
+_FRAME = 3  # tokens around a question and its context, at the least: [CLS] and two [SEP]
 _SHOWN = 30  # characters of an answer that a message shows
+
+
+def least_context(max_length: int) -> int:
+    """Tokens of a window of `max_length` that a question has to leave to its context: of fewer, a long context would
+    make windows without number, each of which repeats the question."""
+    return max(1, max_length // 16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +91,11 @@ class QuestionRows(TaskRows):
     def _checked_question(self, value: Any) -> str:
         """The question. ValueError if it is too long; without a tokenizer, a word is at least one token."""
         question, longest = checked_text(value, "question"), self.data.max_seq_length
-        room, tokens, or_more = longest - _AROUND, 0, ""
+        room, tokens, or_more = longest - _FRAME - least_context(longest), 0, ""
         if self.encoder is not None:
             from nlpctl.data.text.piece_spans import read_pieces  # late: it loads the tokenizers
 
-            room = longest - self.encoder.overhead(pair=True) - 1
+            room = longest - self.encoder.overhead(pair=True) - least_context(longest)
             tokens = len(read_pieces(question, self.encoder))
         elif len(question) > room:
             tokens, or_more = len(word_spans(question)), " or more"

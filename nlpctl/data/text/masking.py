@@ -22,6 +22,9 @@ from nlpctl.data.text.tokenizers import PaddleTextEncoder
 from nlpctl.data.text.word_spans import WORD_BEGINS, is_ideograph, load_jieba, word_spans
 from nlpctl.errors import Problem, UserError
 
+# Masks to fill of a window, at most: each has a score for every word of the vocabulary.
+MOST_MASKS = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -90,7 +93,7 @@ class CorpusTokens:
             stop = start + self._room
             # A mask near the end of the window sees little of what follows: leave it to the next one.
             last = len(ids) if stop >= len(ids) else stop - self._room // 4
-            inside = [mask for mask in masks[done:] if mask < max(last, masks[done] + 1)]
+            inside = [mask for mask in masks[done : done + MOST_MASKS] if mask < max(last, masks[done] + 1)]
             window = ids[start:stop]
             windows.append(_window(window, [NO_WORD] * len(window), [mask - start for mask in inside]))
             done += len(inside)

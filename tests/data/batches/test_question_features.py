@@ -111,9 +111,18 @@ def test_the_first_answer_on_piece_boundaries_is_learned(encoder):
 def test_a_question_that_fills_the_window_is_told(encoder):
     question = read_pieces("什么" * 5, encoder)
     assert free_window(encoder, len(question), 14, "什么" * 5) == 1
-    with pytest.raises(UserError, match=r"the question '(什么){5}' has 10 tokens and leaves no room") as caught:
+    with pytest.raises(UserError, match=r"the question '(什么){5}' has 10 tokens .* in 13: 0 of at least 1") as caught:
         free_window(encoder, len(question), 13, "什么" * 5)
-    assert caught.value.problems[0].where == "data.max_seq_length" and "14" in caught.value.problems[0].hint
+    (problem,) = caught.value.problems
+    assert problem.where == "data.max_seq_length" and "by 1 at the very least" in problem.hint
+
+
+def test_a_question_leaves_a_sixteenth_of_the_window(encoder):
+    """One that left a place or two made a window of 384 tokens for each token of its context: gigabytes for 50 kB."""
+    question = read_pieces("么" * 357, encoder)
+    assert free_window(encoder, len(question), 384, "么" * 357) == 24
+    with pytest.raises(UserError, match=r"384: 23 of at least 24"):
+        free_window(encoder, len(question) + 1, 384, "么" * 358)
 
 
 def test_batches(encoder):

@@ -82,6 +82,13 @@ def test_every_mask_stands_in_one_window_with_text_around(bert):
     assert [window.masks for window in tokens.around_masks("[MASK]")] == [(0,)]
 
 
+def test_a_window_has_few_masks_to_fill(bert):
+    """A text of masks alone asked for scores of every word in every place of a batch at once: gigabytes."""
+    windows = CorpusTokens(bert, None, 100).around_masks("[MASK]" * 90)
+    assert [len(window.masks) for window in windows] == [16] * 5 + [10]
+    assert len({len(window.ids) for window in windows}) == 1
+
+
 def test_what_only_looks_like_a_mask_is_none(bert):
     tokens = CorpusTokens(bert, None, 30)
     (window,) = tokens.around_masks("[ MASK ] [mask] [MA\u200bSK] [MASK] [CLS]")
