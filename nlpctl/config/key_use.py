@@ -110,9 +110,9 @@ UNKNOWN = SEARCHABLE_ROWS
 
 TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
     WEIGHTS: """
-        do_eval per_device_train_batch_size gradient_accumulation_steps eval_accumulation_steps adam_beta1 adam_beta2
+        do_eval per_device_train_batch_size gradient_accumulation_steps adam_beta1 adam_beta2
         adam_epsilon num_cycles lr_end power log_on_each_node save_on_each_node seed bf16 fp16 fp16_opt_level
-        amp_master_grad bf16_full_eval fp16_full_eval amp_custom_black_list amp_custom_white_list sharding
+        amp_master_grad amp_custom_black_list amp_custom_white_list sharding
         sharding_parallel_degree data_parallel_config recompute scale_loss minimum_eval_times dataloader_drop_last
         remove_unused_columns optim lazy_data_processing to_static ignore_save_lr_and_optim
     """,

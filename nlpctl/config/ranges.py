@@ -74,7 +74,6 @@ RANGES: Mapping[str, Range] = {
     "training.per_device_train_batch_size": COUNT,
     "training.per_device_eval_batch_size": COUNT,
     "training.gradient_accumulation_steps": ACCUMULATED,
-    "training.eval_accumulation_steps": COUNT,
     "training.learning_rate": POSITIVE,
     "training.num_train_epochs": POSITIVE,
     "training.max_steps": Range(-1),

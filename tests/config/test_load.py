@@ -24,17 +24,17 @@ def test_precedence_and_origins(load) -> None:
         Override("training.learning_rate", "4", "--learning_rate"),
         a="training:\n  seed: 1\n  learning_rate: 1\n  weight_decay: 0.1\n  adam_beta1: 0.1\n",
         b="extends: c.yaml\ntraining:\n  seed: 2\n  learning_rate: 2\n  weight_decay: 0.2\n",
-        c="training: {lr_end: 0.5, weight_decay: 0.9}\n",
+        c="training: {adam_epsilon: 0.5, weight_decay: 0.9}\n",
     )
     training = recipe.training
     assert (training.seed, training.learning_rate, training.weight_decay) == (3, 4.0, 0.2)
-    assert (training.adam_beta1, training.lr_end, training.adam_beta2) == (0.1, 0.5, 0.999)
+    assert (training.adam_beta1, training.adam_epsilon, training.adam_beta2) == (0.1, 0.5, 0.999)
     assert where(recipe, "training.seed") == "recipe.yaml:6"
     assert where(recipe, "training.learning_rate") == "--learning_rate"
     assert where(recipe, "training.weight_decay") == "b.yaml:5"
-    assert where(recipe, "training.lr_end") == "c.yaml:1"
+    assert where(recipe, "training.adam_epsilon") == "c.yaml:1"
     assert where(recipe, "training.adam_beta2") == "default"
-    assert recipe.where("training.lr_end").endswith("c.yaml:1 (training.lr_end)")
+    assert recipe.where("training.adam_epsilon").endswith("c.yaml:1 (training.adam_epsilon)")
 
 
 def test_shipped_fragments_can_be_extended(load) -> None:
