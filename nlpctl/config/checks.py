@@ -527,7 +527,9 @@ def _some_steps(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.training.minimum_eval_times is not None and recipe.training.eval_steps is None:
+    training = recipe.training
+    in_steps = training.evaluation_strategy == "steps"
+    if in_steps and training.minimum_eval_times is not None and training.eval_steps is None:
         keys = ("training.minimum_eval_times", "training.eval_steps")
         yield Finding(keys, "minimum_eval_times lowers eval_steps, which is not set", "set training.eval_steps")
 

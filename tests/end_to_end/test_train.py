@@ -185,7 +185,8 @@ def test_half_precision_needs_a_gpu(work, flag, device):
 
 @pytest.mark.skipif(not cpu_info().computes("bf16"), reason="this processor does not compute in bf16")
 def test_bf16_on_a_cpu_trains_other_weights_that_resume_to_the_same_bits(work, same_bits):
-    words = "--device", "cpu", "--max_steps", "4", "--save_steps", "2"
+    steps = "--save_strategy", "steps", "--save_steps", "2", "--evaluation_strategy", "steps", "--eval_steps", "2"
+    words = "--device", "cpu", "--max_steps", "4", *steps
     done = work.nlpctl("train", "recipe.yaml", "--set", "training.output_dir=in-bf16", *words, "--bf16")
     assert done.returncode == 0 and "scored in 32 bits (during the training in bf16)" in done.stderr
     whole = work.folder / "in-bf16"
