@@ -69,29 +69,3 @@ def batch_context(predictor: Predictor) -> AbstractContextManager[Any]:
 def streams_of(predictor: Predictor) -> Streams:
     """How many batches `predictor` computes side by side; one where it says nothing."""
     return getattr(predictor, "streams", ONE_STREAM)
-
-
-class SwappablePredictor:
-    """A predictor whose engine can be swapped while it answers. Batches that run already end in the engine before."""
-
-    def __init__(self, predictor: Predictor):
-        self.swap(predictor)
-
-    @property
-    def engine(self) -> str:
-        return self._predictor.engine
-
-    @property
-    def precision(self) -> str:
-        return self._predictor.precision
-
-    @property
-    def streams(self) -> Streams:
-        return streams_of(self._predictor)
-
-    def swap(self, predictor: Predictor) -> None:
-        """Run the next batches in `predictor`. Any thread may call it."""
-        self._predictor = predictor
-
-    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        return self._predictor.outputs(batch)

@@ -102,15 +102,15 @@ def open_export(
 
 
 def _run_by(opened: OpenedEngine, task: Task, encoder: TextEncoder) -> TrainedModel:
-    """The model with an opened engine, and the calibration of this engine."""
-    if task.calibration is not None:
-        task = task.calibrated(task.calibration.for_engine(opened.choice_name))
+    """The model with an opened engine, and the calibration of this engine; `task` has that of every engine."""
+    calibration = task.calibration
+    own = task if calibration is None else task.calibrated(calibration.for_engine(opened.choice_name))
     find_faster = opened.find_faster
     if find_faster is None:
-        return TrainedModel(task, encoder, opened.predictor)
+        return TrainedModel(own, encoder, opened.predictor)
 
     def find_faster_model() -> TrainedModel | None:
         faster = find_faster()
         return None if faster is None else _run_by(faster, task, encoder)
 
-    return TrainedModel(task, encoder, opened.predictor, find_faster_model)
+    return TrainedModel(own, encoder, opened.predictor, find_faster_model)

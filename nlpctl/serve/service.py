@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -20,10 +19,7 @@ from nlpctl.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
     from nlpctl.engines.auto import RowCount
-    from nlpctl.engines.engine import SwappablePredictor
-    from nlpctl.engines.trained import TrainedModel
     from nlpctl.serve.app import Service
-    from nlpctl.tasks.base import Task
 
 # A lone client sends its next request within a millisecond. Waking the engine's threads for it cost a quarter of the
 # requests per second (int8, two cores).
@@ -49,21 +45,6 @@ def set_up_to_serve(recipe: Recipe, source: str) -> ProcessSetup:
         return replace(set_up_to_answer(recipe, source), spin_us=SPIN_US)
 
 
-def _swap_to_faster(
-    find_faster: Callable[[], TrainedModel | None], engine: SwappablePredictor, read: Callable[[Task], None]
-) -> None:
-    """Time the engines next to the service, and go over to the fastest. `read`: takes the task that reads it."""
-    try:
-        faster = find_faster()
-    except Exception as error:  # the service goes on as it is
-        console.warn(f"auto: timing the engines failed: {error}")
-        return
-    if faster is not None:
-        engine.swap(faster.predictor)
-        read(faster.task)
-        console.note(f"now answering with {engine.engine} {engine.precision}")
-
-
 def make_service(
     recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings, rows: RowCount = None
 ) -> Service:
@@ -71,26 +52,35 @@ def make_service(
 
     `rows`: as of `open_trained_model`.
     """
-    from nlpctl.engines.engine import SwappablePredictor
     from nlpctl.engines.pipeline import prediction_pipeline
     from nlpctl.serve.app import Service
     from nlpctl.serve.batcher import Batcher
     from nlpctl.serve.requests import BodyReader
 
     model = open_trained_model(recipe, setup, source, settings.batch_size, rows)
-    engine = SwappablePredictor(model.predictor)
-    pipeline = prediction_pipeline(model.task, model.encoder, engine)
+    pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
     columns = task_rows(recipe.task, recipe.data)
     columns.encoder = model.encoder
 
-    task = model.task
-
-    def read_by(other: Task) -> None:
-        nonlocal task
-        task = other
-
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        return row_answers(columns, task, read, pipeline.predictions(read, settings.batch_size), truncated=True)
+        current = pipeline  # its task goes with its engine: each has a calibration of its own
+        return row_answers(
+            columns, current.task, read, current.predictions(read, settings.batch_size), truncated=True
+        )
+
+    def go_over_to_faster() -> None:
+        """Time the engines next to the service, and answer the next batches with the fastest."""
+        nonlocal model, pipeline
+        assert model.find_faster is not None
+        try:
+            faster = model.find_faster()
+        except Exception as error:  # the service goes on as it is
+            console.warn(f"auto: timing the engines failed: {error}")
+            return
+        if faster is not None:
+            pipeline = prediction_pipeline(faster.task, faster.encoder, faster.predictor)
+            model = faster
+            console.note(f"now answering with {model.predictor.engine} {model.predictor.precision}")
 
     # What is longer is cut off, and costs no more, unless it is read in windows.
     longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length
@@ -102,14 +92,14 @@ def make_service(
         console.warn(f"a request failed: {type(error).__name__}: {error}")
 
     def facts() -> dict[str, str]:
-        return {"task": recipe.task, "engine": engine.engine, "precision": engine.precision}
+        return {"task": recipe.task, "engine": model.predictor.engine, "precision": model.predictor.precision}
 
     return Service(
         BodyReader(columns, settings.max_rows, settings.max_characters),
-        Batcher(answer, size, settings, report, lambda: engine.streams),
+        Batcher(answer, size, settings, report, lambda: pipeline.streams),
         settings,
         facts,
         columns.required(labelled=False),
         report,
-        find_faster=None if model.find_faster is None else partial(_swap_to_faster, model.find_faster, engine, read_by),
+        find_faster=None if model.find_faster is None else go_over_to_faster,
     )
