@@ -29,7 +29,7 @@ from nlpctl.errors import UserError, is_failure
 from nlpctl.runtime.threads import ONE_STREAM, Streams
 from nlpctl.serve.metrics import SECONDS, Counter, Gauge, Histogram, Metric
 from nlpctl.serve.requests import Refused, busy, failed, unusable
-from nlpctl.serve.settings import ServeSettings
+from nlpctl.serve.settings import LAST_BATCH, ServeSettings
 from nlpctl.spelling import option
 
 # --------------------------------------------------------------------------------------------------
@@ -189,14 +189,20 @@ class Batcher:
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._stopped)
 
-    async def close(self) -> None:
-        """Stop after the current batches of the engine. The queue must be empty."""
+    async def close(self, seconds: float = LAST_BATCH) -> bool:
+        """Stop after the current batches of the engine. The queue must be empty.
+
+        False: the engine still computes after so many seconds, in a thread that the interpreter would wait for.
+        """
         if self._task is not None:
             self._task.cancel()
-        own = [each for each in (self._task, self._opening, *self._running) if each is not None]
-        await asyncio.gather(*own, return_exceptions=True)
+        if own := [each for each in (self._task, self._opening, *self._running) if each is not None]:
+            await asyncio.wait(own, timeout=seconds)
+        if self._opening is not None or self._running:
+            return False
         for threads in {self._single_stream, self._side_by_side}:
             threads.close()
+        return True
 
     @property
     def alive(self) -> bool:

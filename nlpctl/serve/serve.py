@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import threading
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from nlpctl.inference.open_model import find_model
 from nlpctl.names import subject
 from nlpctl.runtime.machine import refuse_processes
@@ -38,7 +40,7 @@ def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
             except Stopped:
                 console.note("stopped while starting")
                 return
-        console.note(f"stopped; {subject(rows, 'rows', 'was', 'were')} answered")
+        console.note(_stopped(rows))
 
 
 def _serve_alone(
@@ -63,6 +65,15 @@ def _serve_alone(
 
         server = Server(make_app(service), service, listens, secrets.tls, note_stopping)
     asyncio.run(server.run_on(listening))
+    rows = round(service.batcher.rows.value())
+    if not server.engine_ended:  # Python would wait for its thread
+        console.note("interrupted" if server.force_exit else _stopped(rows))
+        console.drop_unwritten()
+        os._exit(EXIT_INTERRUPTED if server.force_exit else EXIT_OK)
     if server.force_exit:
         raise KeyboardInterrupt
-    return round(service.batcher.rows.value())
+    return rows
+
+
+def _stopped(rows: int) -> str:
+    return f"stopped; {subject(rows, 'rows', 'was', 'were')} answered"

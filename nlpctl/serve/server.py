@@ -22,7 +22,7 @@ from nlpctl.errors import Problem
 from nlpctl.names import counted
 from nlpctl.serve.app import Service
 from nlpctl.serve.requests import Refused, last_response, refuse_framing, stopping
-from nlpctl.serve.settings import LAST_CALLS
+from nlpctl.serve.settings import LAST_BATCH, LAST_CALLS
 from nlpctl.serve.starting import BACKLOG, cannot_listen
 
 # --------------------------------------------------------------------------------------------------
@@ -116,7 +116,6 @@ class Connection(H11Protocol):
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
-LAST_BATCH = 3.0  # seconds for the engine to finish its batch, which cannot be cancelled, within the longest stop
 FRESH = 5.0  # most seconds to wait for the first request of a connection
 
 _TURNED_AWAY = last_response(stopping())
@@ -175,6 +174,7 @@ class Server(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
         self._tls = tls
+        self.engine_ended = True  # False after `run_on`: as of `Batcher.close`
         self._late: list[asyncio.Task[None]] = []
 
     async def run_on(self, listening: socket.socket) -> None:
@@ -190,7 +190,8 @@ class Server(uvicorn.Server):
                 raise
             raise cannot_listen(error, self.service.settings) from None
         finally:
-            await self.service.batcher.close()  # meanwhile the cancelled requests are answered
+            # Meanwhile the cancelled requests are answered.
+            self.engine_ended = await self.service.batcher.close(0 if self.force_exit else LAST_BATCH)
             if self.service.unfinished and not self.force_exit:
                 count = counted(self.service.unfinished, "requests")
                 console.warn(f"{count} not finished in time after the signal to stop, and answered with 503")

@@ -18,6 +18,7 @@ from nlpctl.serve.requests import Refused
 from nlpctl.spelling import option
 
 LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
+LAST_BATCH = 3.0  # seconds for the engine to finish its batch, which cannot be cancelled, within the longest stop
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from nlpctl.config.schema import DataSection
+from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.errors import UserError
+from nlpctl.serve import serve
+from nlpctl.serve.app import Service
+from nlpctl.serve.batcher import Batcher
+from nlpctl.serve.requests import BodyReader
 from nlpctl.serve.server import QUIET
-from nlpctl.serve.settings import ServeSettings
+from nlpctl.serve.settings import Secrets, ServeSettings
 from nlpctl.serve.starting import bound_socket, cannot_listen, url
+from tests.serve.conftest import SETTINGS, Running
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +137,36 @@ def test_a_second_signal_ends_it_at_once(running):
             await asyncio.gather(waiting, return_exceptions=True)
 
     asyncio.run(asyncio.wait_for(story(), 10))
+
+
+@pytest.mark.parametrize("signals, code, told", [(1, 0, "stopped; 0 rows were answered"), (2, 130, "interrupted")])
+def test_the_process_ends_though_its_engine_hangs(monkeypatch, capsys, signals, code, told):
+    gate, ended = Gate(), []
+    monkeypatch.setattr("nlpctl.serve.server.QUIET", 0.01)
+    monkeypatch.setattr("nlpctl.serve.server.LAST_BATCH", 0.01)
+    monkeypatch.setattr(ServeSettings, "longest_stop", 1.0)
+    monkeypatch.setattr(os, "_exit", ended.append)
+    batcher = Batcher(gate, lambda row: 0, SETTINGS, ended.append)
+    reader = BodyReader(TextRows(DataSection()), 6, 1000)
+    service = Service(reader, batcher, SETTINGS, dict, ("text",), ended.append)
+
+    def ask_and_stop() -> None:
+        """Called once the service listens."""
+        with socket.create_connection(listening.getsockname()) as connection:
+            connection.sendall(Running.request(b'{"text": "a"}'))
+            for signalled in range(signals):
+                while not (service.stopping if signalled else batcher._computed_rows):
+                    time.sleep(0.001)
+                os.kill(os.getpid(), signal.SIGTERM)
+            connection.recv(1)
+
+    service.find_faster = ask_and_stop
+    monkeypatch.setattr(serve, "set_up_to_serve", lambda *words: None)
+    monkeypatch.setattr(serve, "make_service", lambda *words: service)
+    with bound_socket(SETTINGS) as listening, contextlib.suppress(KeyboardInterrupt):
+        serve._serve_alone(SimpleNamespace(task="test"), "export", SETTINGS, Secrets(), listening)
+    assert ended == [code] and told in capsys.readouterr().err
+    gate.go.set()
 
 
 def test_under_a_steady_load_nothing_is_lost(running, monkeypatch):
