@@ -97,6 +97,7 @@ class Service:
     unfinished: int = 0  # requests that were still running at the end, and got 503
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
+    handshakes: set[asyncio.Task[Any]] = field(default_factory=set)  # of TLS; before them there is no connection
     requests: Counter = field(
         default_factory=lambda: Counter("nlpctl_requests_total", "Requests by path and status.", ("path", "status"))
     )

@@ -23,13 +23,14 @@ from nlpctl.names import counted
 from nlpctl.serve.app import Service
 from nlpctl.serve.requests import Refused, last_response, refuse_framing, stopping
 from nlpctl.serve.settings import LAST_BATCH, LAST_CALLS
-from nlpctl.serve.starting import BACKLOG, cannot_listen
+from nlpctl.serve.starting import BACKLOG, NO_REQUEST, cannot_listen, limit_handshake
 
 # --------------------------------------------------------------------------------------------------
 # A connection of the service: uvicorn's, with limits on what it may hold.
 #
 # uvicorn limits neither the number of connections nor the time in which a head must arrive: a client that sends a
-# byte a second would keep its place for ever, and each is an open file.
+# byte a second would keep its place for ever, and each is an open file. With TLS a connection begins with a handshake,
+# in which it counts already.
 
 _LINGER = 1.0  # seconds in which the sender can take the last answer
 _HEAD, _IDLE, _REST = "head", "idle", "rest"  # what is waited for: a request's head, any request, a refused body's rest
@@ -47,8 +48,15 @@ class Connection(H11Protocol):
         self._refused = False
         self._awaited: str | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._handshake: asyncio.Task[Any] | None = None
+        if self.config.ssl is not None:
+            most = service.settings.max_connections - len(self.connections)
+            seconds, cut = service.settings.head_seconds, partial(service.cut.add, 1)
+            self._handshake = limit_handshake(service.handshakes, most, seconds, cut)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        if self._handshake is not None:
+            self._service.handshakes.discard(self._handshake)
         limit = self._service.settings.max_connections
         if len(self.connections) < limit:
             super().connection_made(transport)
@@ -228,7 +236,8 @@ class Server(uvicorn.Server):
             await asyncio.sleep(self.service.settings.drain)
             self._end_listening()
             await self._last_calls()
-            await asyncio.gather(*self._late)
+            if self._late:
+                await asyncio.wait(self._late)  # not gather, which one failure would end for all
         finally:  # whatever failed, the service must end
             # uvicorn reads it next, and cancels the requests that are still running then: they get 503.
             left = max(end - LAST_BATCH - loop.time(), 1.0)
@@ -278,7 +287,7 @@ def waiting_connections(listening: socket.socket) -> list[socket.socket]:
 
 async def turn_away(connection: socket.socket, seconds: float, tls: ssl.SSLContext | None = None) -> None:
     """Answer the request of a connection, and wait until the sender has the answer; all within `seconds`."""
-    with contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+    with contextlib.suppress(*NO_REQUEST):
         await asyncio.wait_for(_turn_away(connection, tls), seconds)
 
 

@@ -15,8 +15,9 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
+from typing import Any
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
@@ -62,6 +63,38 @@ def url(listening: socket.socket, tls: bool = False) -> str:
     host, port = listening.getsockname()[:2]
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
+
+def limit_handshake(
+    going_on: set[asyncio.Task[Any]], most: int, seconds: float, cut: Callable[[str], object] = lambda reason: None
+) -> asyncio.Task[Any]:
+    """Close a connection without an answer where `most` are going on, or if it shakes no hands within `seconds`.
+
+    asyncio makes a protocol in a task that then does TLS's handshake, and only then tells the protocol of its
+    connection. Call this where the protocol is made. Returns the task, which is in `going_on` until it ends. `cut` is
+    told the reason.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+
+    def end(reason: str) -> None:
+        cut(reason)
+        task.cancel()
+
+    def ended(_: object) -> None:
+        timer.cancel()
+        going_on.discard(task)
+
+    if len(going_on) >= most:
+        end("too many")
+        return task
+    going_on.add(task)
+    timer = asyncio.get_running_loop().call_later(seconds, end, "too slow")
+    task.add_done_callback(ended)
+    return task
+
+
+# What comes of a sender that leaves, takes too long, or sends no request.
+NO_REQUEST = (OSError, ValueError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError)
 
 HEALTH = ("/health", "/health/ready")
 _MOST = 65_536  # bytes of a request's head
@@ -110,9 +143,14 @@ class Starting:
             finally:
                 open_requests.discard(task)
 
+        def accepted() -> asyncio.StreamReaderProtocol:
+            limit_handshake(open_requests, self._settings.max_connections, _SECONDS)
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(_MOST), answer)
+
         # A duplicate: closing the server must not close the socket, in which the next connections wait.
         listening = self._listening.dup()
-        server = await asyncio.start_server(answer, sock=listening, limit=_MOST, backlog=BACKLOG, ssl=self._tls)
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(accepted, sock=listening, backlog=BACKLOG, ssl=self._tls)
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
@@ -126,9 +164,10 @@ class Starting:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request with 503 and close its connection."""
-        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+        with contextlib.closing(writer), contextlib.suppress(*NO_REQUEST):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
-            writer.write(self._response(head.split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")))
+            target = head.partition(b" ")[2].partition(b" ")[0]
+            writer.write(self._response(target.partition(b"?")[0].decode("latin-1")))
             if writer.can_write_eof():  # not with TLS
                 writer.write_eof()
             while await asyncio.wait_for(reader.read(_MOST), _SECONDS):  # closing with unread data would reset it

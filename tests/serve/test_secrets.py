@@ -143,6 +143,31 @@ def test_https_and_only_that(running, pem):
     assert answer.json == {"text": "a", "length": 1} and version in ("TLSv1.2", "TLSv1.3")
 
 
+def test_who_shakes_no_hands_has_a_connection_too(running, pem):
+    """It counts from its first moment, and is cut off like one who sends no head."""
+    tls, client = tls_context(pem / "cert.pem", pem / "key.pem"), ssl.create_default_context(cafile=pem / "cert.pem")
+
+    async def story():
+        async with running(tls=tls, max_connections=2, head_seconds=1.0) as up:
+            silent = [await up.connect() for _ in range(2)]
+            while len(up.service.handshakes) < 2:
+                await asyncio.sleep(0.001)
+            refused, _ = await up.connect()
+            assert await refused.read() == b"" and len(up.service.handshakes) == 2
+            for reader, _ in silent:
+                assert await asyncio.wait_for(reader.read(), 60) == b""
+            answers = []
+            for _ in range(2):
+                reader, writer = await asyncio.open_connection("127.0.0.1", up.port, ssl=client)
+                writer.write(up.request(b"", method="GET", path="/metrics"))
+                answers.append(await up.read(reader))
+            return answers[1].body.decode()
+
+    told = asyncio.run(story())
+    for reason, count in (("too many", 1), ("too slow", 2)):
+        assert f'nlpctl_connections_cut_total{{reason="{reason}"}} {count}\n' in told
+
+
 def test_https_from_the_first_moment(pem):
     tls, client = tls_context(pem / "cert.pem", pem / "key.pem"), ssl.create_default_context(cafile=pem / "cert.pem")
     settings = ServeSettings(port=0)

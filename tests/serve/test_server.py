@@ -242,14 +242,15 @@ def test_connections_that_came_too_late_are_turned_away():
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
             address = listening.getsockname()
-            senders = [await asyncio.open_connection(*address) for _ in range(3)]
+            senders = [await asyncio.open_connection(*address) for _ in range(4)]
             late = waiting_connections(listening)
             with pytest.raises(OSError):
                 await asyncio.open_connection(*address)
-        assert len(late) == 3
+        assert len(late) == 4
         leaving = [asyncio.create_task(turn_away(each, 0.3)) for each in late]
         senders[0][1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
         senders[1][1].close()
+        senders[2][1].write(b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000)  # more than a head may have
         answer = await asyncio.wait_for(senders[0][0].read(), 10)  # to its end
         await asyncio.wait_for(asyncio.gather(*leaving), 10)
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -46,6 +47,24 @@ def test_it_says_why_and_hands_over():
             with accepted:
                 assert accepted.recv(5) == b"hello"
     assert not [thread for thread in threading.enumerate() if thread.name == "starting"]
+
+
+def test_what_is_no_request_is_no_failure(capfd):
+    with bound_socket(SETTINGS) as listening, Starting(listening, SETTINGS):
+        port = listening.getsockname()[1]
+        assert ask(port, "GARBAGE\r\n\r\n")[0].startswith("HTTP/1.1 503")
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as sender, contextlib.suppress(ConnectionError):
+            sender.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 200_000)
+            assert sender.recv(1) == b""
+    assert capfd.readouterr().err == ""
+
+
+def test_too_many_connections():
+    settings = ServeSettings(port=0, max_connections=1)
+    with bound_socket(settings) as listening, Starting(listening, settings):
+        address = listening.getsockname()
+        with socket.create_connection(address), socket.create_connection(address, timeout=3) as second:
+            assert second.recv(1) == b""  # the first one has 5 s
 
 
 def test_an_address_that_another_process_listens_on():
