@@ -218,11 +218,14 @@ class _Outermost:
 
 
 def _flag(request: Request, name: str) -> bool:
-    """The one parameter of the address, true or false. Refused (422): it is neither, or there is another one."""
+    """The one parameter of the address, true or false. Refused (422): neither, given twice, or another parameter."""
     for other in request.query_params:
         if other != name:
             raise unusable([Problem("there is no such parameter", other[:60], f"leave it out; there is {name}=true")])
-    value = request.query_params.get(name, "false")
+    values = request.query_params.getlist(name)
+    if len(values) > 1:
+        raise unusable([Problem("the parameter stands twice", name, "send it once")])
+    value = values[0] if values else "false"
     if value not in ("true", "false"):
         raise unusable([Problem(f"{value[:60]!r} is not true or false", name, f"send /predict?{name}=true")])
     return value == "true"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
 from nlpctl.data.passthrough_columns import KEEP_ALL, KeptRows, with_kept
-from nlpctl.data.readers.json_rows import json_reason, json_type, object_row
+from nlpctl.data.readers.json_rows import json_reason, json_type, object_row, repeated_key, repeated_key_reason
 from nlpctl.data.readers.row import MISSING, BadRow
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
@@ -86,6 +86,10 @@ def _problem_json(problem: Problem) -> dict[str, str]:
 SOURCE = "body"  # followed by a JSONPath: body:$[3] is the fourth row of a list, body:$ the only one
 JSON_TYPE = "application/json"
 _KEYS = 100  # most keys per row, since messages search them for similar names
+_DEPTH = 100  # most lists and objects within one another: what an answer repeats is written by recursion
+
+# The objects of a body in which a key stands twice, by their ids, and this key. They are kept, so that the ids hold.
+Repeated = dict[int, tuple[dict[str, Any], str]]
 
 
 @dataclass(frozen=True)
@@ -112,10 +116,10 @@ class BodyReader:
         self._max_rows, self._max_characters = max_rows, max_characters
 
     def read(self, body: bytes) -> Rows:
-        """Refused: 400 if it is not JSON, 413 for too many rows or characters, 422 if a row cannot be used."""
-        value = parse(body, self._text_columns)
+        """Refused: 400 as of `parse`, 413 for too many rows or characters, 422 if a row cannot be used."""
+        value, repeated = parse(body, self._text_columns)
         if isinstance(value, dict):
-            return Rows(self._examples([("$", value)]), listed=False)
+            return Rows(self._examples([("$", value)], repeated), listed=False)
         if not isinstance(value, list):
             hint = "send a row as an object, or several as a list of objects"
             raise unusable([Problem(f"the body is {json_type(value)}", SOURCE, hint)])
@@ -124,11 +128,11 @@ class BodyReader:
         if len(value) > self._max_rows:
             message = f"{len(value)} rows in a request; the limit is {self._max_rows}"
             raise Refused(413, Problem(message, SOURCE, "send them in several requests"))
-        return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
+        return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)], repeated), listed=True)
 
-    def _examples(self, values: Sequence[tuple[str, Any]]) -> KeptRows:
+    def _examples(self, values: Sequence[tuple[str, Any]], repeated: Repeated) -> KeptRows:
         self._limit_characters(values)
-        read = KeptRows([self._example(place, value) for place, value in values])
+        read = KeptRows([self._example(place, value, repeated) for place, value in values])
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not (self._skip and len(bad) < len(read)):
             more = f"; {len(bad)} of {len(read)} rows are bad" if len(bad) > SHOWN else ""
@@ -143,10 +147,12 @@ class BodyReader:
                 message = f"up to this row the request has {total} characters; the limit is {self._max_characters}"
                 raise Refused(413, Problem(message, f"{SOURCE}:{place}", "send fewer rows at a time, or shorter texts"))
 
-    def _example(self, place: str, value: Any) -> tuple[Any, dict[str, Any]]:
+    def _example(self, place: str, value: Any, repeated: Repeated) -> tuple[Any, dict[str, Any]]:
         """A row, and what its answer repeats: as for a line of jsonl, every other key."""
         if isinstance(value, dict) and len(value) > _KEYS:
             return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}"), {}
+        if id(value) in repeated:
+            return BadRow(SOURCE, place, repeated_key_reason(repeated[id(value)][1])), {}
         row = object_row(SOURCE, place, value, self._required)
         if isinstance(row, BadRow) and isinstance(value, dict):
             row = row._replace(reason=self._missing(value))
@@ -168,26 +174,50 @@ def characters(value: Any) -> int:
         each = left.pop()
         if isinstance(each, str):
             total += len(each)
-        elif isinstance(each, list):
-            left += each
-        elif isinstance(each, dict):
-            left += each.values()
+        else:
+            left += _children(each)
     return total
 
 
-def parse(body: bytes, keys: Sequence[str]) -> Any:
-    """The JSON value in `body`. Refused (400): it is not JSON. `keys`: those of a row, for the hint."""
+def _children(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
+def parse(body: bytes, keys: Sequence[str]) -> tuple[Any, Repeated]:
+    """The JSON value in `body`. Refused (400): it is not JSON, or nested too deeply. `keys`: of a row, for the hint."""
+    repeated: Repeated = {}
+
+    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs) and (name := repeated_key(pairs)) is not None:
+            repeated[id(value)] = value, name
+        return value
+
     try:
         # Decoded here and not by json.loads, which would also accept UTF-16 and UTF-32.
-        return json.loads(body.decode("utf-8"))
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=note)
+        _limit_depth(value)
+        return value, repeated
     except UnicodeDecodeError as error:
         message = f"not UTF-8: byte 0x{body[error.start]:02x} at byte {error.start + 1}"
         raise Refused(400, Problem(message, SOURCE, "send JSON in UTF-8")) from None
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        message = f"nested too deeply: more than {_DEPTH} lists and objects within one another"
+        raise Refused(400, Problem(message, SOURCE, "send less in a row")) from None
+    except ValueError as error:
         reason = json_reason(error) if body.strip() else "the body is empty"
         row = ", ".join(f'"{key}": "..."' for key in keys)
         hint = f"send a row such as {{{row}}}, or a list of rows"
         raise Refused(400, Problem(f"not JSON: {reason}", SOURCE, hint)) from None
+
+
+def _limit_depth(value: Any) -> None:
+    """RecursionError beyond _DEPTH, as json.loads raises it where its stack, which differs by thread, is at its end."""
+    level = [value]
+    for _ in range(_DEPTH):
+        level = [child for each in level for child in _children(each)]
+    if any(isinstance(each, dict | list) for each in level):
+        raise RecursionError
 
 
 def check_headers(content_type: str, encoding: str) -> None:

@@ -103,6 +103,8 @@ def test_no_header_names_columns_by_number():
         ('{"text": "a", "label": 1}\n\n' + "[" * 100_000, "jsonl", 3, "not JSON: nested too deeply"),
         ('{"text": "a", "label": 1}\n\n{"label": ' + "1" * 5000 + "}", "jsonl", 3, "not JSON: Exceeds the limit"),
         (b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}', "jsonl", 3, "not UTF-8: byte 0xff at byte 11"),
+        ('[{"text": "a", "label": 1},\n\n{"text": "b", "label": 1, "text": "c"}]', "json", 3,
+         "repeated key: 'text' stands twice"),
         ('[{"text": "a", "label": 1},\n\n3]', "json", 3, "not a JSON object: got a number"),
         ('[{"text": "a", "label": 1},\n\n{"text": "b"}]', "json", 3, "missing key 'label'"),
     ],

@@ -37,17 +37,19 @@ def test_an_answer_says_on_request_whether_its_text_was_cut(running):
     async def story():
         async with running(answer) as up:
             rows = json.dumps([{"text": "long", "truncated": "mine"}, {"text": "a"}]).encode()
-            parameters = ("", "?truncated=true", "?truncated=1", "?min_confidence=0.9")
+            twice = "?truncated=true&truncated=false"
+            parameters = ("", "?truncated=true", "?truncated=1", twice, "?min_confidence=0.9")
             paths = [f"/predict{each}" for each in parameters]
             found = [await up.raw(up.request(rows, path=path)) for path in paths]
             return *found, (await up.get("/metrics")).body.decode()
 
-    silent, told, wrong, unknown, metrics = asyncio.run(story())
+    silent, told, wrong, twice, unknown, metrics = asyncio.run(story())
     assert unknown.status == 422 and "there is no such parameter" in unknown.body.decode()
     assert silent.json == [{"text": "long", "truncated": "mine"}, {"text": "a"}]
     assert told.json[0] == {"text": "long", "truncated": True, "given_truncated": "mine"}
     assert told.json[1] == {"text": "a", "truncated": False}
     assert wrong.status == 422 and "truncated=true" in wrong.body.decode()
+    assert twice.status == 422 and "stands twice" in twice.body.decode()
     assert "nlpctl_truncated_rows_total 2" in metrics
 
 
@@ -66,6 +68,7 @@ REFUSED = {
     "blank": (b'[{"text": "a"}, {"text": " "}]', 422, "body:$[1]", "blank text"),
     "surrogate": (rb'{"text": "\ud800"}', 422, "body:$", "half a surrogate pair"),
     "keys": (json.dumps({str(i): 1 for i in range(101)}).encode(), 422, "body:$", "too many keys: 101"),
+    "repeated key": (rb'[{"text": "a"}, {"text": "b", "\u0074ext": "c"}]', 422, "body:$[1]", "'text' stands twice"),
     "rows": (json.dumps([{"text": "a"}] * 7).encode(), 413, "body", "7 rows in a request; the limit is 6"),
     "bytes": (b'{"text": "' + b"a" * 2000 + b'"}', 413, "body", "larger than 2000 bytes"),
 }
@@ -87,6 +90,20 @@ def test_a_body_that_cannot_be_used(running, body, status, where, message):
     (problem,) = refused.json["errors"]
     assert problem["where"] == where and message in problem["message"], problem
     assert fine.status == 200
+
+
+@pytest.mark.parametrize("more", [10, 70_000], ids=["small", "large"])  # the large one is read in a thread
+def test_how_deep_a_row_may_be(running, more):
+    def nested(depth: int) -> bytes:
+        return b'{"text": "a", "more": "%s", "deep": %s}' % (b"x" * more, b"[" * (depth - 1) + b"]" * (depth - 1))
+
+    async def story():
+        async with running(max_body=100_000) as up:
+            return [await up.raw(up.request(nested(depth))) for depth in (100, 101, 960)]
+
+    fits, *refused = asyncio.run(story())
+    assert fits.status == 200 and [answer.status for answer in refused] == [400, 400]
+    assert all("more than 100 lists and objects" in answer.body.decode() for answer in refused)
 
 
 def test_all_bad_rows_are_named_and_a_long_list_is_cut(running):

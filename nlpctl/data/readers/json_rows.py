@@ -30,9 +30,15 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadReq
         if first:
             _refuse_document(text, value, f"{source}:{number}")
             first = False
-        if isinstance(value, dict) and (name := _repeated_key(text, value)) is not None:
-            reason = f"repeated key: {name!r} stands twice, and only one of its values can count"
-        yield object_row(source, number, value, request.required) if reason is None else BadRow(source, number, reason)
+        yield _row(source, number, text, value, request) if reason is None else BadRow(source, number, reason)
+
+
+def _row(source: str, line: int, text: str, value: Any, request: ReadRequest) -> Row | BadRow:
+    """The row that is `value`, as it stands in `text`."""
+    name = _repeated_key(text, value) if isinstance(value, dict) else None
+    if name is not None:
+        return BadRow(source, line, repeated_key_reason(name))
+    return object_row(source, line, value, request.required)
 
 
 def _repeated_key(text: str, value: Mapping[str, Any]) -> str | None:
@@ -47,8 +53,17 @@ def _repeated_key(text: str, value: Mapping[str, Any]) -> str | None:
         return dict(pairs)
 
     json.loads(text, object_pairs_hook=note)
-    counts = Counter(name for name, _ in last)
+    return repeated_key(last)
+
+
+def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str | None:
+    """A key that an object of these pairs has twice."""
+    counts = Counter(name for name, _ in pairs)
     return next((name for name in counts if counts[name] > 1), None)
+
+
+def repeated_key_reason(name: str) -> str:
+    return f"repeated key: {name!r} stands twice, and only one of its values can count"
 
 
 def _refuse_document(text: str, value: Any, where: str) -> None:
@@ -119,12 +134,12 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequ
     if not document.strip():
         return
     with json_errors_as_user_errors(source):
-        for line, value in _json_elements(document, source):
-            yield object_row(source, line, value, request.required)
+        for line, text, value in _json_elements(document, source):
+            yield _row(source, line, text, value, request)
 
 
-def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
-    """(line where the element starts, element); elements are decoded one by one to know their lines."""
+def _json_elements(document: str, source: str) -> Iterator[tuple[int, str, Any]]:
+    """(line where the element starts, its text, element); elements are decoded one by one to know their lines."""
     decoder = json.JSONDecoder()
     position = _array_start(document, decoder, source)
     line, counted = 1, 0
@@ -133,7 +148,7 @@ def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
         # Counted from the last element on: counting from the start would be quadratic.
         line += document.count("\n", counted, position)
         counted = position
-        yield line, value
+        yield line, document[position:end], value
         position = _skip_blanks(document, end)
         if document[position : position + 1] == ",":
             position = _skip_blanks(document, position + 1)
