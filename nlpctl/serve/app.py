@@ -11,6 +11,7 @@ from typing import Any
 from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 import nlpctl
@@ -58,6 +59,10 @@ _REFUSALS = {
     "422": "A row cannot be used",
     "500": "The service failed",
     "503": "No room now, the message tells why; try again after Retry-After seconds",
+}
+_SCHEMES = {
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "X-API-Key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
 }
 _ERROR = {
     "type": "object",
@@ -128,7 +133,8 @@ class Service:
 
 def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     """The ASGI application of a service whose batcher runs."""
-    app = FastAPI(title="nlpctl serve", version=nlpctl.__version__, docs_url=None, redoc_url=None)
+    version = nlpctl.__version__
+    app = FastAPI(title="nlpctl serve", version=version, docs_url=None, redoc_url=None, redirect_slashes=False)
 
     @app.post("/predict", openapi_extra=predict_schema(service.keys, service.settings.max_rows))
     async def predict(request: Request) -> Response:
@@ -143,14 +149,16 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         service.seconds.observe(time.monotonic() - started)
         return _json(200, rows.response(answers))
 
-    @app.get("/health/ready")
-    @app.get("/health")
+    not_ready: dict[int | str, dict[str, Any]] = {503: _content("It starts, stops, or is broken", {"type": "object"})}
+
+    @app.get("/health/ready", responses=not_ready, openapi_extra={"security": []})
+    @app.get("/health", responses=not_ready, openapi_extra={"security": []})
     async def health() -> Response:
         """200 while requests are accepted; 503 while the service stops, or if it is broken."""
         status = "stopping" if service.stopping else "ok" if service.batcher.alive else "broken"
         return _json(200 if status == "ok" else 503, {"status": status, **service.facts()})
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse, responses={401: _content(_REFUSALS["401"], _ERROR)})
     async def metrics() -> Response:
         """Prometheus' text format."""
         current = service.metrics() if service.metrics_of_all is None else await service.metrics_of_all()
@@ -171,6 +179,8 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         problem = Problem(str(error.detail).lower(), f"{request.method} {request.url.path}", hint)
         return _refusal(Refused(error.status_code, problem, headers=error.headers))
 
+    if service.access is not None:
+        app.openapi().update(components={"securitySchemes": _SCHEMES}, security=[{name: []} for name in _SCHEMES])
     return _Outermost(app, service)
 
 

@@ -151,15 +151,19 @@ def test_content_types(running, headers, status):
 def test_other_paths_and_methods(running):
     async def story():
         async with running() as up:
-            return await up.get("/predict"), await up.get("/nothing"), await up.get("/openapi.json")
+            paths = ("/predict", "/nothing", "/predict/", "/openapi.json")
+            return [await up.get(path) for path in paths]
 
-    method, path, description = asyncio.run(story())
+    method, path, slash, description = asyncio.run(story())
     assert method.status == 405 and method.headers["allow"] == "POST"
     assert method.json["errors"][0]["where"] == "GET /predict"
-    assert path.status == 404 and path.json["errors"][0]["message"] == "not found"
+    assert path.status == slash.status == 404 and path.json["errors"][0]["message"] == "not found"
     post = description.json["paths"]["/predict"]["post"]
     row, rows = post["requestBody"]["content"]["application/json"]["schema"]["oneOf"]
     assert row["required"] == ["text"] and rows["maxItems"] == 6 and set(post["responses"]) >= {"200", "422", "503"}
+    health, metrics = (description.json["paths"][path]["get"]["responses"] for path in ("/health", "/metrics"))
+    assert set(health) == {"200", "503"} and set(metrics) == {"200", "401"}
+    assert [*metrics["200"]["content"]] == ["text/plain"] and "security" not in description.json
 
 
 def test_the_engine_fails(running):

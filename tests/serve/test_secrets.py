@@ -79,6 +79,16 @@ def test_health_is_open_and_nothing_else(running):
     assert {status for path, status in found.items() if status != 200} == {401}
 
 
+def test_the_description_names_the_keys(running):
+    async def story():
+        async with running(access=ApiKeys([b"k"])) as up:
+            return await up.raw(up.request(b"", "X-API-Key: k", method="GET", path="/openapi.json"))
+
+    description = asyncio.run(story()).json
+    assert [*description["components"]["securitySchemes"]] == [*map(lambda each: [*each][0], description["security"])]
+    assert all(description["paths"][path]["get"]["security"] == [] for path in ("/health", "/health/ready"))
+
+
 def test_a_file_of_keys(tmp_path, capsys):
     keys = read_api_keys(key_file(tmp_path, f"# ours\n\n {KEY} \r\nsecond\n".encode()))
     keys.check([(b"x-api-key", b"second")])
