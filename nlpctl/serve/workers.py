@@ -49,6 +49,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOP = signal.SIGUSR1
 _POLL = 0.1  # seconds
 _GRACE = 3.0  # seconds for a worker to end
+_EXIT = 1.0  # of these for its process, once it has reported: an engine that still computes would keep it
 _REPORT_EVERY = 1.0  # seconds between two reports of a worker's metrics to the parent
 _STABLE = 60.0  # a worker that answered for so many seconds is not counted with the losses before it
 _PAUSE = 5.0  # seconds before a worker that was lost MOST_LOSSES times in a row is started once more
@@ -251,7 +252,7 @@ class ServeWorkers:
             chosen: dict[str, Any] = {"engine": self._engine.engine, "precision": self._engine.precision}
             inference = replace(config.recipe.inference, **chosen)
             config = replace(config, recipe=replace(config.recipe, inference=inference))
-        return Worker(open_worker, config, self._listening, grace=_GRACE, daemon=True)
+        return Worker(open_worker, config, self._listening, grace=_EXIT, daemon=True)
 
     def _ended(self, job: Job) -> None:
         """Count what a worker did whose job has ended, and replace it unless the service stops."""

@@ -40,6 +40,7 @@ class Process:
 
     def __init__(self, opened: Any, config: ServeWorkerConfig, *arguments: Any, **options: Any):
         self._config, self._over = config, threading.Event()
+        assert options["grace"] < serve_workers._GRACE  # else one that has stopped in time is told to be late
 
     def start(self) -> None:
         Process.started.append(self._config)
