@@ -17,7 +17,7 @@ from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import escape, interpolate
 from nlpctl.config.keys import all_keys, find_key
 from nlpctl.config.opened_files import refuse_files_outside, with_copies, without_new_cache
-from nlpctl.config.paths import NAMES, absolute, inputs_of, resolve_paths
+from nlpctl.config.paths import NAMES, absolute, dataset_files, inputs_of, resolve_paths
 from nlpctl.config.positions import ListNode, LoadLog, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.refused_keys import MANAGED
 from nlpctl.config.saved_model import sentence_values
@@ -175,6 +175,7 @@ def _note_inputs(recipe: Recipe, purpose: Purpose, log: LoadLog) -> None:
         note_inputs([path], recipe.where(dotted))
         if purpose == "train" and dotted in NAMES and (Path(path) / MODEL).is_dir():  # of a run, this is what is read
             note_inputs([Path(path) / MODEL], recipe.where(dotted))
+    note_inputs(dataset_files(recipe), recipe.where("data.dataset"))
 
 
 def _labels_of_dictionaries(model: ModelSection, data: DataSection) -> DataSection:

@@ -10,6 +10,7 @@ import pytest
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import UserError
+from nlpctl.outputs import inputs_noted, refuse_inputs
 
 GOOD = "task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n"
 
@@ -213,6 +214,14 @@ def test_data_set_names_and_folders(load, folder: Path) -> None:
         "hf:a": "hf:a",
     }
     assert {name: load(f"{head}data: {{dataset: '{name}'}}\n").data.dataset for name in expected} == expected
+
+
+def test_the_files_of_a_data_set_are_inputs(load, folder: Path) -> None:
+    (folder / "reviews").mkdir()
+    (folder / "reviews/train.jsonl").write_text("{}\n")
+    with inputs_noted(), pytest.raises(UserError, match="this is an input .*data.dataset"):
+        load("task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {dataset: reviews}\n")
+        refuse_inputs(folder / "reviews/train.jsonl")
 
 
 @pytest.mark.parametrize("name", ["ernie-3.0-medium-zh", "org/name", "python:package/model"])
