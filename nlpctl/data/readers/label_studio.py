@@ -48,16 +48,23 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
     answers = [_answer(values, each) for each in true or kept]
-    choices, marks, marked, unread = most_common_answer(answers, lambda answer: (frozenset(answer[0]), *answer[1:]))
-    return Annotated(values, True, choices, marks, marked, unread=unread)
+    # Question by question: who differs in another one has still given this answer.
+    choices = [
+        (question, label)
+        for question in dict.fromkeys(question for given, *_ in answers for question in given)
+        for label in most_common_answer([given.get(question, []) for given, *_ in answers], frozenset)
+    ]
+    _, marks, marked, unread = most_common_answer(answers, lambda answer: answer[1:3])
+    return Annotated(values, True, tuple(dict.fromkeys(choices)), marks, marked, unread=unread)
 
 
 def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """(choices, marks, the field with the marks, a kind of spans that is none of plain text) of one annotator."""
+    """(labels by question, marks, the field with the marks, a kind of spans that is none of plain text) of one
+    annotator."""
     results = annotation.get("result")
     if not isinstance(results, list):
         raise ValueError("not a task of Label Studio: an annotation has no list of results")
-    choices: list[tuple[str, str]] = []
+    choices: dict[str, list[str]] = {}
     marks: list[Mark] = []
     marked = unread = None
     for result in results:
@@ -65,13 +72,13 @@ def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[A
         if not isinstance(value, dict):
             raise ValueError(f"not a task of Label Studio: {json_type(value)} in place of a result")
         if "choices" in value and "start" not in value:  # those of a span say something else
-            choices += [(str(result.get("from_name")), label) for label in _strings(value["choices"])]
+            choices.setdefault(str(result.get("from_name")), []).extend(_strings(value["choices"]))
         elif "labels" in value and "start" in value:
             marked = _field(values, value, marked, result.get("to_name"))
             marks += _marks(values[marked], value)
         else:
             unread = _other_labels(value) or unread
-    return tuple(dict.fromkeys(choices)), tuple(sorted(set(marks))), marked, unread
+    return choices, tuple(sorted(set(marks))), marked, unread
 
 
 def _other_labels(value: Mapping[str, Any]) -> str | None:

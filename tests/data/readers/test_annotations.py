@@ -83,6 +83,21 @@ def test_one_label_of_several_annotators(tmp_path):
     assert [row.text for row in unlabelled.rows()] == [text for text, _ in tasks]
 
 
+def test_annotators_are_counted_question_by_question(tmp_path):
+    """Of three who agree on one thing and differ in another, the majority of each counts."""
+
+    def answer(mood: str, topic: str, type: str) -> dict[str, Any]:
+        choices = [{**choice(mood), "from_name": "mood"}, {**choice(topic), "from_name": "topic"}]
+        return {"result": [*choices, span(0, 4, "Anna", type)]}
+
+    answers = [answer("bad", "a", "LOC"), answer("good", "b", "PER"), answer("good", "c", "PER")]
+    (tmp_path / "labelled.json").write_text(studio(("Anna sings", answers)))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json", columns={"label": "mood"})
+    assert [row.values["mood"] for row in rows_of(recipe)] == ["good"]
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+    assert row.values["tags"] == ["B-PER", "O"]
+
+
 def test_several_labels(tmp_path):
     results = [choice("a, b")], [choice("a, b", "c")], []
     (tmp_path / "labelled.json").write_text(studio(*(("x", [{"result": result}]) for result in results)))
