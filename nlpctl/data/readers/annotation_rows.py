@@ -176,13 +176,15 @@ def _is_whole(line: bytes) -> bool:
 
 
 def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
-    """Objects over several lines; `line` is that of the first."""
-    decoder, position = json.JSONDecoder(), 0
+    """Objects over several lines; `line` is that of the first. One that begins on the line of another is called by its
+    number there, too: 3[1]. A place is that of one row."""
+    decoder, position, last, beside = json.JSONDecoder(), 0, 0, 0
     with json_errors_as_user_errors(source):
         while (begin := _after_blanks(document, position)) < len(document):
             line += document.count("\n", position, begin)
             value, position = decoder.raw_decode(document, begin)
-            yield object_row(source, line, value, ())
+            last, beside = line, beside + 1 if line == last else 0
+            yield object_row(source, f"{line}[{beside}]" if beside else line, value, ())
             line += document.count("\n", begin, position)
 
 

@@ -470,6 +470,18 @@ def test_parts_of_an_export_keep_its_format(tmp_path):
         assert len(rows_of(recipe_of(tmp_path, "sequence_classification", str(file)))) == made.rows[part]
 
 
+def test_parts_of_objects_that_stand_on_one_line_hold_each_once(tmp_path):
+    from nlpctl.datatools.split import split_data
+
+    objects = [json.dumps({"text": f"text {i}", "label": ["ab"[i % 2]]}) for i in range(12)]
+    (tmp_path / "labelled.json").write_text(objects[0].replace(", ", ",\n") + " " + " ".join(objects[1:]))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json", format="doccano")
+    assert [row.line for row in rows_of(recipe)][:4] == [1, 2, "2[1]", "2[2]"]
+    made = split_data(recipe, tmp_path / "parts", {"dev": 4, "test": 0})
+    parts = [row["text"] for file in made.files.values() for row in json.loads(file.read_text())]
+    assert sorted(parts) == sorted(f"text {i}" for i in range(12))
+
+
 def test_positions():
     point = from_utf16(EMOJI)
     assert [point(to_utf16(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
