@@ -9,7 +9,7 @@ from http import HTTPStatus
 from typing import Any
 
 from nlpctl.data.passthrough_columns import KEEP_ALL, KeptRows, with_kept
-from nlpctl.data.readers.json_rows import json_reason, json_type, object_row, repeated_key, repeated_key_reason
+from nlpctl.data.readers.json_rows import RepeatedKey, json_reason, json_type, object_row, unique_keys
 from nlpctl.data.readers.row import MISSING, BadRow
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
@@ -88,9 +88,6 @@ JSON_TYPE = "application/json"
 _KEYS = 100  # most keys per row, since messages search them for similar names
 _DEPTH = 100  # most lists and objects within one another: what an answer repeats is written by recursion
 
-# The objects of a body in which a key stands twice, by their ids, and this key. They are kept, so that the ids hold.
-Repeated = dict[int, tuple[dict[str, Any], str]]
-
 
 @dataclass(frozen=True)
 class Rows:
@@ -117,9 +114,9 @@ class BodyReader:
 
     def read(self, body: bytes) -> Rows:
         """Refused: 400 as of `parse`, 413 for too many rows or characters, 422 if a row cannot be used."""
-        value, repeated = parse(body, self._text_columns)
+        value = parse(body, self._text_columns)
         if isinstance(value, dict):
-            return Rows(self._examples([("$", value)], repeated), listed=False)
+            return Rows(self._examples([("$", value)]), listed=False)
         if not isinstance(value, list):
             hint = "send a row as an object, or several as a list of objects"
             raise unusable([Problem(f"the body is {json_type(value)}", SOURCE, hint)])
@@ -128,11 +125,11 @@ class BodyReader:
         if len(value) > self._max_rows:
             message = f"{len(value)} rows in a request; the limit is {self._max_rows}"
             raise Refused(413, Problem(message, SOURCE, "send them in several requests"))
-        return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)], repeated), listed=True)
+        return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
 
-    def _examples(self, values: Sequence[tuple[str, Any]], repeated: Repeated) -> KeptRows:
+    def _examples(self, values: Sequence[tuple[str, Any]]) -> KeptRows:
         self._limit_characters(values)
-        read = KeptRows([self._example(place, value, repeated) for place, value in values])
+        read = KeptRows([self._example(place, value) for place, value in values])
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not (self._skip and len(bad) < len(read)):
             more = f"; {len(bad)} of {len(read)} rows are bad" if len(bad) > SHOWN else ""
@@ -147,12 +144,10 @@ class BodyReader:
                 message = f"up to this row the request has {total} characters; the limit is {self._max_characters}"
                 raise Refused(413, Problem(message, f"{SOURCE}:{place}", "send fewer rows at a time, or shorter texts"))
 
-    def _example(self, place: str, value: Any, repeated: Repeated) -> tuple[Any, dict[str, Any]]:
+    def _example(self, place: str, value: Any) -> tuple[Any, dict[str, Any]]:
         """A row, and what its answer repeats: as for a line of jsonl, every other key."""
         if isinstance(value, dict) and len(value) > _KEYS:
             return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}"), {}
-        if id(value) in repeated:
-            return BadRow(SOURCE, place, repeated_key_reason(repeated[id(value)][1])), {}
         row = object_row(SOURCE, place, value, self._required)
         if isinstance(row, BadRow) and isinstance(value, dict):
             row = row._replace(reason=self._missing(value))
@@ -183,24 +178,19 @@ def _children(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def parse(body: bytes, keys: Sequence[str]) -> tuple[Any, Repeated]:
-    """The JSON value in `body`. Refused (400): it is not JSON, or nested too deeply. `keys`: of a row, for the hint."""
-    repeated: Repeated = {}
-
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) < len(pairs) and (name := repeated_key(pairs)) is not None:
-            repeated[id(value)] = value, name
-        return value
-
+def parse(body: bytes, keys: Sequence[str]) -> Any:
+    """The JSON value in `body`. Refused (400): not JSON, a repeated key, nested too deeply. `keys`: of a row, for the
+    hint."""
     try:
         # Decoded here and not by json.loads, which would also accept UTF-16 and UTF-32.
-        value = json.loads(body.decode("utf-8"), object_pairs_hook=note)
+        value = json.loads(body.decode("utf-8"), object_pairs_hook=unique_keys)
         _limit_depth(value)
-        return value, repeated
+        return value
     except UnicodeDecodeError as error:
         message = f"not UTF-8: byte 0x{body[error.start]:02x} at byte {error.start + 1}"
         raise Refused(400, Problem(message, SOURCE, "send JSON in UTF-8")) from None
+    except RepeatedKey as error:
+        raise Refused(400, Problem(str(error), SOURCE, "send each key once")) from None
     except RecursionError:
         message = f"nested too deeply: more than {_DEPTH} lists and objects within one another"
         raise Refused(400, Problem(message, SOURCE, "send less in a row")) from None

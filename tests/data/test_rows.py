@@ -95,6 +95,9 @@ def test_no_header_names_columns_by_number():
          "repeated key: 'text' stands twice"),
         ('{"text": "a", "label": 1}\n\n{"\\u6587": "a", "\\u6587": "b"}', "jsonl", 3,
          "repeated key: '文' stands twice"),
+        ('{"text": "a", "label": 1}\n\n{"text": "a", "label": {"name": {"x": [1]}, "name": {"y": [2]}}}', "jsonl", 3,
+         "repeated key: 'name' stands twice ({'x': [1]} and {'y': [2]}), and only one"),
+        ('[{"text": "a", "label": 1},\n\n{"text": "b", "text": "c", "label": 1}]', "json", 3, "repeated key: 'text'"),
         ("text\tlabel\na\t1\nb\t1\rc\t1\rd\t1\n", "tsv", 3,
          "wrong column count: expected 2 as on line 1, got 4; the line holds 2 carriage returns, the line ends of old"),
         ('{"text": "a", "label": 1}\n\n{"text": "b"}\r{"text": "c"}\n', "jsonl", 3,
@@ -247,6 +250,8 @@ def test_header_and_first_line_of_a_broken_table():
         ('[{"text": "a", "label": 1}] x', "json", ["not JSON", "Extra data"]),
         (b'[\n{"text": "\xff"}]', "json", ["f:2", "not UTF-8"]),
         ("[" * 100_000, "json", ["nested too deeply"]),
+        ('{"data": [{"text": "a", "text": "b"}]}', "json", ["f: repeated key: 'text' stands twice ('a' and 'b')"]),
+        ('{"data": [{"title": "a", "title": "b"}]}', "squad", ["f: repeated key: 'title' stands twice"]),
     ],
 )  # fmt: skip
 def test_refused_as_a_whole(content, kind, says):

@@ -16,6 +16,7 @@ from nlpctl import console
 from nlpctl.data.readers import cluener, doccano, label_studio, spans
 from nlpctl.data.readers.annotated import Annotated, NotAnnotated
 from nlpctl.data.readers.json_rows import (
+    element_at,
     json_bytes,
     json_errors_as_user_errors,
     json_rows,
@@ -178,11 +179,11 @@ def _is_whole(line: bytes) -> bool:
 def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
     """Objects over several lines; `line` is that of the first. One that begins on the line of another is called by its
     number there, too: 3[1]. A place is that of one row."""
-    decoder, position, last, beside = json.JSONDecoder(), 0, 0, 0
+    position = last = beside = 0
     with json_errors_as_user_errors(source):
         while (begin := _after_blanks(document, position)) < len(document):
             line += document.count("\n", position, begin)
-            value, position = decoder.raw_decode(document, begin)
+            value, position = element_at(document, begin)
             last, beside = line, beside + 1 if line == last else 0
             yield object_row(source, f"{line}[{beside}]" if beside else line, value, ())
             line += document.count("\n", begin, position)

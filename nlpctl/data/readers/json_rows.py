@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from reprlib import repr as shortened
 from typing import Any
 
 from nlpctl.data.readers.lines import decode, lone_returns
@@ -13,6 +13,26 @@ from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 from nlpctl.errors import UserError
 from nlpctl.names import listed
+
+
+class RepeatedKey(ValueError):
+    """An object has a key twice."""
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of `pairs`, for `object_pairs_hook`. RepeatedKey: json.loads alone would take the last value."""
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        first: dict[str, Any] = {}
+        for name, value in pairs:
+            if name in first:
+                both = f"{shortened(first[name])} and {shortened(value)}"
+                raise RepeatedKey(f"repeated key: {name!r} stands twice ({both}), and only one of its values can count")
+            first[name] = value
+    return values
+
+
+_STRICT, _LAST = json.JSONDecoder(object_pairs_hook=unique_keys), json.JSONDecoder()
 
 
 def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
@@ -24,46 +44,15 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadReq
         value: Any = None
         if reason is None:
             try:
-                value = json.loads(text)
+                value = _STRICT.decode(text)
+            except RepeatedKey as error:
+                reason = str(error)
             except (ValueError, RecursionError) as error:
                 reason = f"not JSON: {json_reason(error)}{lone_returns(text)}"
         if first:
             _refuse_document(text, value, f"{source}:{number}")
             first = False
-        yield _row(source, number, text, value, request) if reason is None else BadRow(source, number, reason)
-
-
-def _row(source: str, line: int, text: str, value: Any, request: ReadRequest) -> Row | BadRow:
-    """The row that is `value`, as it stands in `text`."""
-    name = _repeated_key(text, value) if isinstance(value, dict) else None
-    if name is not None:
-        return BadRow(source, line, repeated_key_reason(name))
-    return object_row(source, line, value, request.required)
-
-
-def _repeated_key(text: str, value: Mapping[str, Any]) -> str | None:
-    """A key that the object `text`, which is `value`, has twice; json.loads takes the last one without a word."""
-    # Far cheaper than reading it in another way; a key may be spelt with escapes, as json.dumps spells Chinese ones.
-    if "\\" not in text and all(text.count(f'"{name}"') <= 1 for name in value):
-        return None
-    last: list[tuple[str, Any]] = []
-
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        last[:] = pairs  # of the object that was read last, which is the outermost
-        return dict(pairs)
-
-    json.loads(text, object_pairs_hook=note)
-    return repeated_key(last)
-
-
-def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str | None:
-    """A key that an object of these pairs has twice."""
-    counts = Counter(name for name, _ in pairs)
-    return next((name for name in counts if counts[name] > 1), None)
-
-
-def repeated_key_reason(name: str) -> str:
-    return f"repeated key: {name!r} stands twice, and only one of its values can count"
+        yield object_row(source, number, value, request.required) if reason is None else BadRow(source, number, reason)
 
 
 def _refuse_document(text: str, value: Any, where: str) -> None:
@@ -79,6 +68,9 @@ def _refuse_document(text: str, value: Any, where: str) -> None:
 
 
 def object_row(source: str, line: int | str, value: Any, required: Sequence[str]) -> Row | BadRow:
+    """`value`: as of `element_at`."""
+    if isinstance(value, RepeatedKey):
+        return BadRow(source, line, str(value))
     if not isinstance(value, dict):
         return BadRow(source, line, f"not a JSON object: got {json_type(value)}")
     reason = missing_key(value, required)
@@ -124,8 +116,18 @@ def json_errors_as_user_errors(source: str) -> Iterator[None]:
         where = f"{source}:{error.lineno}"
         hint = "fix the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {_fault(error)} at column {error.colno}", where=where, hint=hint) from None
+    except RepeatedKey as error:
+        raise UserError(str(error), where=source, hint="fix the file") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="fix the file") from None
+
+
+def element_at(document: str, position: int) -> tuple[Any, int]:
+    """The value that begins at `position`, or the RepeatedKey in it, and its end."""
+    try:
+        return _STRICT.raw_decode(document, position)
+    except RepeatedKey as error:
+        return error, _LAST.raw_decode(document, position)[1]
 
 
 def json_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequest) -> Iterator[Row | BadRow]:
@@ -134,21 +136,20 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadRequ
     if not document.strip():
         return
     with json_errors_as_user_errors(source):
-        for line, text, value in _json_elements(document, source):
-            yield _row(source, line, text, value, request)
+        for line, value in _json_elements(document, source):
+            yield object_row(source, line, value, request.required)
 
 
-def _json_elements(document: str, source: str) -> Iterator[tuple[int, str, Any]]:
-    """(line where the element starts, its text, element); elements are decoded one by one to know their lines."""
-    decoder = json.JSONDecoder()
-    position = _array_start(document, decoder, source)
+def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
+    """(line where the element starts, element); elements are decoded one by one to know their lines."""
+    position = _array_start(document, source)
     line, counted = 1, 0
     while document[position : position + 1] != "]":
-        value, end = decoder.raw_decode(document, position)
+        value, end = element_at(document, position)
         # Counted from the last element on: counting from the start would be quadratic.
         line += document.count("\n", counted, position)
         counted = position
-        yield line, document[position:end], value
+        yield line, value
         position = _skip_blanks(document, end)
         if document[position : position + 1] == ",":
             position = _skip_blanks(document, position + 1)
@@ -159,12 +160,12 @@ def _json_elements(document: str, source: str) -> Iterator[tuple[int, str, Any]]
         raise json.JSONDecodeError("Extra data", document, after)
 
 
-def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:
+def _array_start(document: str, source: str) -> int:
     """Position of the first element of the array of rows (or of its closing bracket)."""
     position = _skip_blanks(document, 0)
     if document[position] == "[":
         return _skip_blanks(document, position + 1)
-    value, end = decoder.raw_decode(document, position)
+    value, end = _STRICT.raw_decode(document, position)
     if _skip_blanks(document, end) != len(document):
         raise json.JSONDecodeError("Extra data", document, _skip_blanks(document, end))
     if not isinstance(value, dict) or not isinstance(value.get("data"), list):
@@ -174,18 +175,18 @@ def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:
             where=source,
             hint="one object per line is jsonl: set data.format: jsonl",
         )
-    return _data_array(document, decoder, position)
+    return _data_array(document, position)
 
 
-def _data_array(document: str, decoder: json.JSONDecoder, position: int) -> int:
+def _data_array(document: str, position: int) -> int:
     """Walk the keys of a valid object up to the array under "data"."""
     while True:
         # The document was decoded as a whole just before, so no key or bracket can be missing here.
-        key, position = decoder.raw_decode(document, _skip_blanks(document, position + 1))
+        key, position = _LAST.raw_decode(document, _skip_blanks(document, position + 1))
         position = _skip_blanks(document, _skip_blanks(document, position) + 1)
         if key == "data" and document[position] == "[":
             return _skip_blanks(document, position + 1)
-        position = _skip_blanks(document, decoder.raw_decode(document, position)[1])
+        position = _skip_blanks(document, _LAST.raw_decode(document, position)[1])
 
 
 def _skip_blanks(document: str, position: int) -> int:
@@ -226,7 +227,7 @@ def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, request: ReadReq
     if not text.strip():
         return
     with json_errors_as_user_errors(source):
-        document = json.loads(text)
+        document = _STRICT.decode(text)
     for place, paragraph in _paragraphs(document, source):
         reason = _paragraph_reason(paragraph)
         if reason is not None:

@@ -470,6 +470,15 @@ def test_parts_of_an_export_keep_its_format(tmp_path):
         assert len(rows_of(recipe_of(tmp_path, "sequence_classification", str(file)))) == made.rows[part]
 
 
+def test_a_repeated_key_of_an_object_over_several_lines(tmp_path):
+    (tmp_path / "labelled.json").write_text(
+        '{"text": "a",\n"label": ["x"]}\n{"text": "b",\n"text": "c", "label": ["y"]}\n{"text": "d", "label": ["y"]}'
+    )
+    rows = rows_of(recipe_of(tmp_path, "sequence_classification", "labelled.json", format="doccano"))
+    assert [row.line for row in rows] == [1, 3, 5]
+    assert isinstance(rows[1], BadRow) and rows[1].reason.startswith("repeated key: 'text' stands twice ('b' and 'c')")
+
+
 def test_parts_of_objects_that_stand_on_one_line_hold_each_once(tmp_path):
     from nlpctl.datatools.split import split_data
 
