@@ -187,10 +187,14 @@ class FileRows:
     def description(self) -> str:
         return ", ".join(str(path) for path in self.files)
 
+    @property
+    def own_required(self) -> tuple[str, ...]:
+        """`required` under the names that the files have for them."""
+        return tuple(self.named.get(column, column) for column in self.required)
+
     def __iter__(self) -> Iterator[Row | BadRow]:
-        required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
-            wanted = [self.plain] if kind == PLAIN and self.plain is not None else required
+            wanted = (self.plain,) if kind == PLAIN and self.plain is not None else self.own_required
             if kind == PLAIN:
                 lacking = set(self.required) - {self.plain or next(iter(self.required), None)}
                 if lacking or not wanted:

@@ -232,7 +232,7 @@ def as_written(source: RowSource, read: SplitRows, data: DataSection) -> list[Ro
         chosen = [i for i, kind in enumerate(source.formats) if INPUT_FORMATS[kind].copied in ("array", "jsonl")]
         if chosen and (source.named or source.label_names is not None):
             files, formats = tuple(source.files[i] for i in chosen), tuple(source.formats[i] for i in chosen)
-            required = tuple(source.named.get(column, column) for column in source.required)
+            required = source.own_required
             plain = replace(source, files=files, formats=formats, required=required, named={}, label_names=None)
     elif data.numbered_labels is not None:
         changed: Any = source  # FunctionRows or NamedRows, whose module imports the data set libraries

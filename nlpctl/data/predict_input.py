@@ -32,7 +32,7 @@ from nlpctl.data.readers.readers import after_header, file_lines, no_rows, reade
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.readers.segmented import is_segmented
-from nlpctl.data.readers.tables import says_separator, table_records
+from nlpctl.data.readers.tables import says_separator, separated, table_records
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
@@ -388,12 +388,11 @@ def rows_at(
         if INPUT_FORMATS[file.format].binary:
             yield from islice(reader_rows(stream, file.name, request), position.skip, None)
             return
-        head = _head(file, position, header, request.required)
+        # Without a header line the first good row tells the number of columns; it is not a row of this part.
+        head, extra = _head(file, position, header, request.required)
         lines = file_lines(Part(stream, position), file.name, file.format, position.line)
         if file.guessed and position.line == 1:
             lines = _without_objects(file, lines)
-        # Without a header line the first good row tells the number of columns; it is not a row of this part.
-        extra = int(bool(head) and not header)
         yield from islice(reader_rows(chain(head, lines), file.name, request), extra + position.skip, None)
 
 
@@ -431,24 +430,31 @@ class Part:
             self._kept, count = piece[place + 1 :] + self._kept, 0
 
 
-def _head(file: InputFile, position: ReadPosition, header: bool, required: Sequence[str]) -> list[tuple[int, bytes]]:
-    """The lines before `position` of the record that names the columns of a table, or counts them."""
+def _head(
+    file: InputFile, position: ReadPosition, header: bool, required: Sequence[str]
+) -> tuple[list[tuple[int, bytes]], int]:
+    """The lines before `position` of the record that names the columns of a table, or counts them; how many rows they
+    are. Those of csv may tell no more than what separates its cells."""
     if INPUT_FORMATS[file.format].columns != "header" or position.line == 1:
-        return []
+        return [], 0
     taken: list[tuple[int, bytes]] = []
     with file.open() as stream:
-        lines = takewhile(lambda line: line[0] < position.line, file_lines(stream, file.name, file.format))
+        lines: Iterable[tuple[int, bytes]] = file_lines(stream, file.name, file.format)
+        if file.format == "csv" and not header:  # all parts have the separator that the beginning of the file tells
+            lines, separator = separated(lines, header, required)
+            lines = chain([(0, f"sep={separator}".encode())], lines)
+        before = takewhile(lambda line: line[0] < position.line, lines)
 
         def noted() -> Iterator[tuple[int, bytes]]:
-            for line in lines:
+            for line in before:
                 taken.append(line)
                 yield line
 
         for record in table_records(noted(), file.format, header, required):
             if header or record.reason is None:
-                return taken
+                return taken, int(not header)
             del taken[int(says_separator(taken[0][1])) :]
-    return []
+    return taken, 0
 
 
 def expand_name(name: str, endings: Collection[str] | None) -> list[str]:

@@ -16,6 +16,7 @@ from nlpctl.data.readers.conll import ends_sentence
 from nlpctl.data.readers.json_rows import json_bytes
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
 from nlpctl.data.readers.row import Row, RowSource
+from nlpctl.data.readers.tables import COMMA, separated
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
 
@@ -51,7 +52,7 @@ class Records:
             if format.copied != "jsonl":
                 self.suffix = suffix
             if format.copied == "lines":
-                self._header, self._lines = self._read_lines(format, source.files, starts)
+                self._header, self._lines = self._read_lines(format, source, starts)
 
     def content(self, chosen: Iterable[int]) -> bytes:
         """A file with the rows at the indexes `chosen`, in that order."""
@@ -66,25 +67,33 @@ class Records:
         return self._header + b"".join(self._lines[i] for i in chosen)
 
     def _read_lines(
-        self, format: InputFormat, files: Sequence[Path], starts: Mapping[str, Sequence[int]]
+        self, format: InputFormat, source: FileRows, starts: Mapping[str, Sequence[int]]
     ) -> tuple[bytes, list[bytes]]:
         """The header of the files, and the lines of each row."""
         headers: dict[bytes, Path] = {}
         lines: list[bytes] = []
-        for path in files:
+        for path in source.files:
             # Bytes, not text: decoding and encoding again could change line ends or bad rows' bytes.
             raw = _content(path).removeprefix(codecs.BOM_UTF8).split(b"\n")
             begins = starts[str(path)]
             # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
             if format.columns == "header":
-                headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
+                head = _without_blank_end(raw[: begins[0] - 1])
+                headers.setdefault(head or _separator_line(format, raw, source.own_required), path)
             own = (int(row.line) for row in self._rows if row.source == str(path))
             lines += [_piece(format, raw[start - 1 : ends[start] - 1]) for start in own]
         if len(headers) > 1:
             where = ", ".join(str(path) for path in headers.values())
-            raise UserError("the files have different headers", where=where, hint="split them one by one")
+            message = "the files have different headers, or other signs between their cells"
+            raise UserError(message, where=where, hint="split them one by one")
         return next(iter(headers), b""), lines
+
+
+def _separator_line(format: InputFormat, lines: Sequence[bytes], required: Sequence[str]) -> bytes:
+    """What the parts of csv without a header begin with: their first lines might tell another separator."""
+    separator = separated(enumerate(lines, 1), False, required)[1] if format.name == "csv" else COMMA
+    return b"" if separator == COMMA else f"sep={separator}\n".encode()
 
 
 def _piece(format: InputFormat, lines: list[bytes]) -> bytes:

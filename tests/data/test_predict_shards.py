@@ -89,6 +89,12 @@ CASES = {
 }
 
 
+WITHOUT_HEADER = {
+    "a.tsv": tsv(False),
+    "a.csv": tsv(False).replace(b"\t", b";").replace(b";two;", b";two, 2;"),  # of its second line commas might be read
+}
+
+
 def opened(folder: Path, names: list[str], header: bool = True) -> PredictInput:
     for name in names:
         path = folder / name
@@ -97,7 +103,7 @@ def opened(folder: Path, names: list[str], header: bool = True) -> PredictInput:
         elif name.endswith(".zst"):
             path.write_bytes(pyarrow.Codec("zstd").compress(jsonl(), asbytes=True))
         else:
-            path.write_bytes(CASES[name] if header else tsv(False))
+            path.write_bytes(CASES[name] if header else WITHOUT_HEADER[name])
     task = TAGGING if names[0].endswith(".conll") else CLASSIFYING
     data = DataSection(on_bad_row="skip", header=header)
     if not header:
@@ -140,8 +146,9 @@ def test_parts_give_the_rows_of_the_whole(tmp_path: Path, name: str) -> None:
         assert ranges == 1 if alone or (size > 1000 and name != "a.parquet") else ranges > 2, ranges
 
 
-def test_tables_without_a_header(tmp_path: Path) -> None:
-    source = opened(tmp_path, ["a.tsv"], header=False)
+@pytest.mark.parametrize("name", WITHOUT_HEADER)
+def test_tables_without_a_header(tmp_path: Path, name: str) -> None:
+    source = opened(tmp_path, [name], header=False)
     whole = list(source.kept_rows(None))
     assert sum("expected 3 as on line 2" in str(row) for row, _ in whole) == 2
     for size, rows in ((5, 3), (97, 7)):

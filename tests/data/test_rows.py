@@ -181,6 +181,9 @@ def test_csv_between_semicolons(end):
     assert values(parse(text, "csv")) == [(3, ("a;b", "1")), (4, ("c", "2"))]
     numbered = parse("a;b;1\nc, d;e;2\n", "csv", header=False, required=("0", "2"))
     assert values(numbered) == [(1, ("a", "b", "1")), (2, ("c, d", "e", "2"))]
+    later = parse("c, d;1\ne;2\n", "csv", header=False, required=("0", "1"))
+    assert values(later) == [(1, ("c, d", "1")), (2, ("e", "2"))]
+    assert values(parse("c; d,1\ne,2\n", "csv", header=False, required=("0", "1")))[0] == (1, ("c; d", "1"))
 
 
 def test_a_semicolon_separates_nothing_where_commas_give_the_columns():

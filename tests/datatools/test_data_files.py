@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.cli.app import main
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.records import Records
 from nlpctl.data.rows.task_rows import task_rows
@@ -151,6 +151,24 @@ def test_tables_in_quotes_are_split_as_they_are(form: str, tmp_path: Path) -> No
     assert sum(len(part) - len(head) for part in parts) == sum(map(len, cells))
     texts = [row.values["text"] for row in open_split(task_rows(recipe.task, recipe.data), "train")]
     assert texts[3] == f'room 3{sep} said "it"\r\nand left'
+
+
+def test_parts_without_a_header_keep_their_separator(tmp_path: Path) -> None:
+    """The first line of a part may be one that reads otherwise."""
+    rows = ["a good room;pos", *(f"room {i}, and no other;{'pos' if i % 3 else 'neg'}" for i in range(29))]
+    (tmp_path / "all.csv").write_text("\n".join(rows) + "\n")
+    data = 'train: all.csv, header: false, columns: {text: "0", label: "1"}'
+    (tmp_path / "r.yaml").write_text(f"task: sequence_classification\ndata: {{{data}}}\n")
+    recipe = load_recipe(tmp_path / "r.yaml", purpose="apply")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.2, "test": 0.2})
+    parts = [file.read_text().split("\n") for file in made.files.values()]
+    assert [part.pop(0) for part in parts] == ["sep=;"] * 3
+    assert sorted(line for part in parts for line in part if line) == sorted(rows)
+    (tmp_path / "more.csv").write_text("a, pos\nb, neg\n")
+    both = Override("data.train", tuple(str(tmp_path / name) for name in ("all.csv", "more.csv")), "--train")
+    recipe = load_recipe(tmp_path / "r.yaml", [both], "apply")
+    with pytest.raises(UserError, match="or other signs between their cells"):
+        split_data(recipe, tmp_path / "both", {"dev": 0.2, "test": 0.2})
 
 
 def test_cells_in_quotation_marks_are_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from nlpctl.data.readers.lines import MAX_LINE, decode, lone_returns
@@ -22,6 +22,7 @@ from nlpctl.names import did_you_mean, listed
 
 QUOTED_TSV = "quoted_tsv"
 COMMA, SEMICOLON = ",", ";"
+_LOOKED_AT = 20  # lines
 _SEPARATOR_LINE = re.compile(r'"?sep=(?P<separator>[^"\r\n])"?\s*', re.IGNORECASE)  # Excel's; it shows no such line
 # A cell of a table with tabs whose cells may stand in quotes, and the end of one that does.
 _CELL = re.compile(r'(?:"(?P<quoted>(?:[^"]|"")*)"|[^\t\n"]*)\r?(?:[\t\n]|$)')
@@ -62,7 +63,8 @@ def separated(
 ) -> tuple[Iterator[tuple[int, bytes]], str]:
     """The lines of csv, and what separates the cells: what a first line sep=; says, which is taken away; a semicolon
     where commas give one column, not the `required` ones, and semicolons several; else a comma. Where `required` does
-    not tell, a semicolon before a blank is one of a sentence."""
+    not tell, a semicolon before a blank is one of a sentence. Without a header both may stand in the first line: then
+    a semicolon if semicolons alone give as many cells on the next lines."""
     lines = iter(lines)
     blank: list[tuple[int, bytes]] = []
     for number, raw in lines:
@@ -72,7 +74,11 @@ def separated(
             continue
         if (said := _SEPARATOR_LINE.fullmatch(text)) is not None:
             return lines, said["separator"]
-        return chain(blank, [(number, raw)], lines), _separator_of(text, header, required)
+        begun = [(number, raw)]
+        if not header and COMMA in text and SEMICOLON in text:
+            begun += islice(lines, _LOOKED_AT)
+        texts = [each.decode("utf-8", "replace") for _, each in begun]
+        return chain(blank, begun, lines), _separator_of(texts, header, required)
     return iter(blank), COMMA
 
 
@@ -102,16 +108,21 @@ def says_separator(line: bytes) -> bool:
     return _SEPARATOR_LINE.fullmatch(line.decode("utf-8", "replace")) is not None
 
 
-def _separator_of(first: str, header: bool, required: Sequence[str]) -> str:
-    columns = {}
+def _separator_of(texts: Sequence[str], header: bool, required: Sequence[str]) -> str:
+    columns, widths = {}, {}
     for separator in (COMMA, SEMICOLON):
         try:
-            cells = next(csv.reader([first], delimiter=separator), [])
+            cells, *more = [cells for cells in csv.reader(texts, delimiter=separator) if cells]
         except csv.Error:  # too long
             return COMMA
+        if len(texts) > _LOOKED_AT:
+            del more[-1:]  # it may go on
+        widths[separator] = {len(cells), *map(len, more)}
         columns[separator] = cells if header else list(map(str, range(len(cells))))
-    if not len(columns[COMMA]) == 1 < len(cells):
+    if len(columns[SEMICOLON]) == 1:
         return COMMA
+    if len(columns[COMMA]) > 1:
+        return SEMICOLON if len(widths[SEMICOLON]) == 1 < len(widths[COMMA]) else COMMA
     known = {name for name in required if header or name.isdigit()}  # without a header the columns are "0", "1", ...
     sentence = known <= set(columns[COMMA]) if known else any(cell[:1].isspace() for cell in cells)
     return COMMA if sentence else SEMICOLON
