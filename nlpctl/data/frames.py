@@ -11,7 +11,7 @@ from typing import Any
 
 from nlpctl.config.schema import SPLITS
 from nlpctl.data.open_split import with_names
-from nlpctl.data.readers.json_rows import json_bytes
+from nlpctl.data.readers.json_rows import json_bytes, plain
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 from nlpctl.data.rows.labels import label_names
 from nlpctl.data.rows.task_rows import TaskRows
@@ -51,19 +51,15 @@ def with_files(recipe: Any, keys: Mapping[str, Any], files: Mapping[str, Path | 
 
 def write_frame(frame: Any, folder: Path, split: str) -> Path:
     """The rows of a DataFrame as jsonl in `folder`; the name holds a checksum, so that other rows get another file."""
-    raw = b"".join(json_bytes(row, default=_plain) + b"\n" for row in rows_of(frame))
+    try:
+        raw = b"".join(json_bytes(row, default=plain) + b"\n" for row in rows_of(frame))
+    except TypeError as error:
+        raise UserError(f"a cell cannot be read: {error}", f"data.{split}", "give texts, numbers, lists") from None
     path = folder / f"{split}-{hashlib.sha256(raw).hexdigest()[:8]}.jsonl"
     if not path.exists():
         with staged_file(path) as stream:
             stream.write(raw)
     return path
-
-
-def _plain(value: Any) -> Any:
-    """A cell as JSON knows it: a list for arrays and sets, a number for NumPy's, text for dates and what else."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
 
 
 def rows_of(frame: Any) -> Iterator[dict[str, Any]]:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import codecs
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, InputFormat
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.annotation_rows import annotated_content, table_format
 from nlpctl.data.readers.conll import ends_sentence
-from nlpctl.data.readers.json_rows import json_bytes
+from nlpctl.data.readers.json_rows import json_bytes, plain
 from nlpctl.data.readers.packed import open_unpacked, suffix_of
-from nlpctl.data.readers.row import Row, RowSource
+from nlpctl.data.readers.row import Row, RowSource, place
 from nlpctl.data.readers.tables import COMMA, separated
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
+from nlpctl.names import counted
 
 _ARTICLE = re.compile(r"(?:data)?\[(\d+)\](?=\.)")  # of the place of a question
 
@@ -148,7 +151,23 @@ def _articles(rows: Sequence[Row]) -> Any:
 
 def _json_line(row: Row) -> bytes:
     try:
-        return json_bytes(dict(row.values)) + b"\n"
-    except TypeError as error:
-        hint = "a reader's rows are written as jsonl: give texts, numbers, lists and dicts"
+        return json_bytes(dict(row.values), default=plain) + b"\n"
+    except (TypeError, ValueError) as error:
+        hint = "rows are written as jsonl: give texts, numbers, lists and dicts"
         raise UserError(f"a value cannot be written as JSON: {error}", f"{row.source}:{row.line}", hint) from None
+
+
+def with_json_values(row: Row, not_finite: list[str]) -> Row:
+    """`row` with its values as JSON holds them, for a file of rows: without NumPy's numbers, dates or sets.
+
+    Numbers that are not finite are None; the place of the row is added to `not_finite` for each.
+    """
+    where = place(row.source, row.line)
+    return row._replace(values=json.loads(_json_line(row), parse_constant=lambda _: not_finite.append(where)))
+
+
+def warn_of_nulls(not_finite: Sequence[str], output: Path) -> None:
+    """Warn of what `with_json_values` found."""
+    if not_finite:
+        count = counted(len(not_finite), "numbers")
+        console.warn(f"{output} has null in place of {count} that JSON does not know (NaN, infinity); {not_finite[0]}")

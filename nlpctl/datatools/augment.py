@@ -17,6 +17,7 @@ from nlpctl.data.open_split import open_split, values_to_write
 from nlpctl.data.partition import read_split_rows
 from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers.row import Row
+from nlpctl.data.records import warn_of_nulls, with_json_values
 from nlpctl.data.rows.labels import label_names
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.text.word_spans import load_jieba
@@ -63,15 +64,17 @@ def augment_data(
     read = read_split_rows(source, rows, resolve_labels(rows, source))
     refuse_files([output], overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
-    new, names = 0, label_names(recipe.data)
+    new, names, not_finite = 0, label_names(recipe.data), list[str]()
+    rows_to_change = [with_json_values(row, not_finite) for row in read.rows]
     with writing(output, "name another file: @[output]"), staged_file(output) as stream:
-        for values in augmenter.rows(read.rows, recipe.training.seed):
+        for values in augmenter.rows(rows_to_change, recipe.training.seed):
             stream.write(f"{json_line(values_to_write(source, rows, values, names))}\n".encode())
             new += 1
         if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"
             raise UserError("nothing in these texts can be changed", where=source.description, hint=hint)
     warn_of_map(recipe.data, output)
+    warn_of_nulls(not_finite, output)
     return AugmentResult(len(read.rows), new)
 
 

@@ -16,6 +16,7 @@ from nlpctl.data.passthrough_columns import json_line
 from nlpctl.data.readers import doccano, label_studio
 from nlpctl.data.readers.annotated import Mark
 from nlpctl.data.readers.annotation_rows import DOCCANO, LABEL_STUDIO
+from nlpctl.data.records import warn_of_nulls, with_json_values
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader, good_rows, no_good_row
 from nlpctl.data.rows.labels import LabelSet, label_name, label_names
 from nlpctl.data.rows.multi_label_rows import row_labels
@@ -150,9 +151,10 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
     labels = resolve_labels(rows, source)
     writer = AnnotationWriter(kind, rows, labels.names)
     reader, log, records, first = ExampleReader(rows, labels), BadRowLog(recipe.data.on_bad_row), [], None
-    names = label_names(recipe.data)
+    names, not_finite = label_names(recipe.data), list[str]()
     for row, example in good_rows(source, reader, log):
         first = example if first is None else first
+        row = with_json_values(row, not_finite)
         if kind == JSONL:
             records.append(values_to_write(source, rows, row.values, names))
         else:
@@ -162,6 +164,7 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
         raise no_good_row(source, log)
     write_records(output, writer, records, first)
     warn_of_map(recipe.data, output)
+    warn_of_nulls(not_finite, output)
     return Converted(output, len(records), interface)
 
 

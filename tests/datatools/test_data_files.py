@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -169,6 +171,36 @@ def test_parts_without_a_header_keep_their_separator(tmp_path: Path) -> None:
     recipe = load_recipe(tmp_path / "r.yaml", [both], "apply")
     with pytest.raises(UserError, match="or other signs between their cells"):
         split_data(recipe, tmp_path / "both", {"dev": 0.2, "test": 0.2})
+
+
+def test_values_that_json_does_not_know(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They come from data.map, a reader, or a named data set."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "own_code", raising=False)
+    (tmp_path / "own_code.py").write_text(
+        "import datetime, numpy\n"
+        "more = {'day': datetime.date(2024, 1, 2), 'n': numpy.int64(3), 'some': {'b', 'a'}, 'x': float('inf')}\n"
+        "def known(row): return row | more\n"
+        "def unknown(row): return row | {'x': object()}\n"
+    )
+    recipe = recipe_in(tmp_path)
+    recipe.write_text(recipe.read_text().replace("data: {", "data: {map: own_code:known, "))
+    assert main(["data", "convert", str(recipe), "-o", "rows.jsonl"]) == 0
+    more = {"day": "2024-01-02", "n": 3, "some": ["a", "b"], "x": None}
+    assert json.loads((tmp_path / "rows.jsonl").read_text().split("\n")[0]).items() >= more.items()
+    told = capsys.readouterr().err
+    assert "rows.jsonl has null in place of 60 numbers that JSON does not know" in told and "all.tsv:2" in told
+    assert main(["data", "convert", str(recipe), "-o", "tasks.json", "--to", "label_studio"]) == 0
+    assert json.loads((tmp_path / "tasks.json").read_text())[0]["data"].items() >= more.items()
+    assert main(["data", "augment", str(recipe), "-o", "new.jsonl", "--method", "delete"]) == 0
+    assert json.loads((tmp_path / "new.jsonl").read_text().split("\n")[0]).items() >= more.items()
+    capsys.readouterr()
+    recipe.write_text(recipe.read_text().replace("known", "unknown"))
+    assert main(["data", "convert", str(recipe), "-o", "never.jsonl"]) == 2
+    told = "all.tsv:2: a value cannot be written as JSON: nothing stands for a value of type object"
+    assert told in capsys.readouterr().err
 
 
 def test_cells_in_quotation_marks_are_told(tmp_path: Path) -> None:

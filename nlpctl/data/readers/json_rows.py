@@ -203,6 +203,16 @@ def json_bytes(value: Any, indent: int | None = None, default: Callable[[Any], A
         return json.dumps(value, indent=indent, default=default).encode()
 
 
+def plain(value: Any) -> Any:
+    """What stands for a value that JSON does not know, for `default`: a list for arrays and sets, a number for NumPy's,
+    text for dates and what else has one."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
+        raise TypeError(f"nothing stands for a value of type {type(value).__name__}")
+    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+
+
 # -- SQuAD 1.1, SQuAD 2.0 and CMRC 2018: a nested document, one row per question --------------------------------------
 #
 # {"data": [{"paragraphs": [{"context": ..., "qas": [{"id": ..., "question": ..., "answers": [...]}]}]}]}
