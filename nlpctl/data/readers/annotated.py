@@ -7,9 +7,12 @@ Marks are positions in code points, as Python counts them, whatever the file cou
 
 from __future__ import annotations
 
+import functools
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, Protocol
 
 from nlpctl.data.readers.row import missing_key
@@ -105,7 +108,7 @@ def tags_from_marks(
         if other.start < one.end:
             spans = " and ".join(f"{mark.label} {text[mark.start : mark.end]!r}" for mark in (one, other))
             raise ValueError(f"overlapping spans: {spans}; a word has one tag")
-    borders = {place for mark in marks for place in (mark.start, mark.end)}
+    borders = sorted({place for mark in marks for place in (mark.start, mark.end)})
     words, tags = MarkedWords(), list[str]()
     waiting, inside = list(reversed(marks)), False
     for start, end in _cut_at(cut(text), borders):
@@ -127,11 +130,11 @@ def _empty(text: str, mark: Mark) -> ValueError:
     return ValueError(f"empty span: {mark.label} at {mark.start} to {mark.end} covers no word")
 
 
-def _cut_at(bounds: Iterable[tuple[int, int]], borders: set[int]) -> Iterator[tuple[int, int]]:
-    """`bounds`, those cut in which a border lies."""
+def _cut_at(bounds: Iterable[tuple[int, int]], borders: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """`bounds`, those cut in which one of `borders`, which are sorted, lies."""
     for start, end in bounds:
-        places = [start, *sorted(place for place in borders if start < place < end), end]
-        yield from zip(places, places[1:], strict=False)
+        inside = borders[bisect_right(borders, start) : bisect_left(borders, end)]
+        yield from pairwise((start, *inside, end))
 
 
 def checked_mark(text: str, start: Any, end: Any, label: Any) -> Mark:
@@ -145,6 +148,7 @@ def checked_mark(text: str, start: Any, end: Any, label: Any) -> Mark:
     return Mark(start, end, label.strip())
 
 
+@functools.lru_cache(maxsize=1)  # all spans of a text ask for it
 def from_utf16(text: str) -> Callable[[int], int]:
     """From a position in UTF-16 units, which JavaScript counts, to one in code points.
 
@@ -169,9 +173,11 @@ def from_utf16(text: str) -> Callable[[int], int]:
     return point
 
 
-def to_utf16(text: str, place: int) -> int:
-    """The position in UTF-16 units of one in code points."""
-    return place + sum(character > "\uffff" for character in text[:place])
+def to_utf16(text: str) -> Callable[[int], int]:
+    """From a position in code points to one in UTF-16 units."""
+    if text.isascii() or max(text) <= "\uffff":
+        return lambda place: place
+    return [0, *accumulate(1 + (character > "\uffff") for character in text)].__getitem__
 
 
 def most_common_answer(answers: Sequence[Any], same: Callable[[Any], Hashable]) -> Any:

@@ -79,7 +79,8 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
                 labels.append(entry["label_name"])
             elif entry is not None:
                 raise ValueError(f"bad label: {entry!r} is neither a label nor [start, end, label]")
-    if any(to_utf16(text, mark.end) != mark.end for mark in marks):
+    unit = to_utf16(text)
+    if any(unit(mark.end) != mark.end for mark in marks):
         _warn_of_units()
     return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
 
@@ -125,7 +126,8 @@ def record_of(
     others = {name: value for name, value in data.items() if name not in (*taken, TEXT)}
     written: list[Any]
     if labels is None:
-        written = [[to_utf16(text, start), to_utf16(text, end), label] for start, end, label in marks]
+        unit = to_utf16(text)
+        written = [[unit(start), unit(end), label] for start, end, label in marks]
     else:
         written = list(labels)
     return {**others, TEXT: text, "label": written}

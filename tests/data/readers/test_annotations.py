@@ -493,7 +493,7 @@ def test_parts_of_objects_that_stand_on_one_line_hold_each_once(tmp_path):
 
 def test_positions():
     point = from_utf16(EMOJI)
-    assert [point(to_utf16(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
+    assert [point(to_utf16(EMOJI)(i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
     with pytest.raises(ValueError, match="middle of a character"):
         point(1)
     assert tags_from_marks("unbelievable", [Mark(2, 9, "X")], word_spans) == (

@@ -42,6 +42,14 @@ def test_a_word_without_its_part_of_speech_is_told() -> None:
     assert bad.where == "f:2" and bad.reason == "no tag: '充满' is not WORD/TAG"
 
 
+def test_many_brackets_are_no_work() -> None:
+    """The square of their number would be minutes."""
+    _, bad = rows_of("好/a\n" + "[" * 200_000 + "\n")
+    assert bad.kind == "no tag"
+    (row,) = rows_of("[" * 200_000 + "好/a\n")
+    assert row.values["tokens"] == ["好"]
+
+
 def test_it_is_known_by_its_content(tmp_path: Path) -> None:
     (tmp_path / "train.txt").write_text("\n".join(LINES) + "\n")
     (tmp_path / "r.yaml").write_text("task: lexical_analysis\ndata: {train: train.txt}\n")
