@@ -17,32 +17,46 @@ from itertools import pairwise, permutations, product
 
 import numpy as np
 
+from nlpctl.data.readers.lines import UNSEEN
 from nlpctl.data.text.word_spans import IDEOGRAPHS
 
 # -- normalised forms of a text ---------------------------------------------------------------------------------------
 
 _BLANKS = re.compile(r"\s+")
+_RAISED = re.compile("[\u00b9\u00b2\u00b3\u2070\u2074-\u207f]+")
 # Chinese and Japanese are written without blanks; kana stand here too, unlike in IDEOGRAPHS, which are words of one.
 _UNSPACED = f"[{IDEOGRAPHS}\u3005\u3040-\u30ff]"
-_UNSPACED_GAP = re.compile(rf"(?<={_UNSPACED})[\W_]+|[\W_]+(?={_UNSPACED})")
-_MARKED_GAP = re.compile(r" ?(?:[^\w\s]|_)[\W_]*")
+
+
+def _is_mark(character: str) -> bool:
+    """Whether it stands between words and says none itself, unlike an emoji, a + or a vowel sign of Hindi."""
+    return (unicodedata.category(character)[0] == "P" and character not in "#%&@") or (
+        character in "~|`" or unicodedata.category(character) in UNSEEN
+    )
+
+
+_MARK = re.compile(f"[{re.escape(''.join(filter(_is_mark, map(chr, range(1 << 16)))))}]")
+_SIGN = re.compile(rf"(?:(?<![^\s(:=])|(?<={_UNSPACED}))-(?=\d)")
+_UNSPACED_GAP = re.compile(rf"(?<={_UNSPACED})[- ]+|(?<![- ])[- ]+(?={_UNSPACED})")
+_MARKED_GAP = re.compile(r" ?-[- ]*")
 _LETTER = re.compile(r"([- ]?)[^- ]")  # and the gap before it
 # 1.5 and 15 are different numbers, so what stands between two digits counts.
-_IN_NUMBER = re.compile(r"(?<=\d)[\W_]+(?=\d)")
+_IN_NUMBER = re.compile(r"(?<=\d)[- ]+(?=\d)")
 
 
 def same_form(text: str) -> str:
-    """`text` in lower case, NFKC form, with single blanks."""
-    return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+    """`text` in lower case, NFKC form but for raised digits, with single blanks: 10\u00b2 is 10^2, and not 102."""
+    raised = _RAISED.sub(r"^\g<0>", text)
+    return _BLANKS.sub(" ", unicodedata.normalize("NFKC", raised).casefold()).strip()
 
 
 def letters_of(text: str) -> str:
-    """The letters and digits of `text`, with a blank where there are blanks between two of them, and a hyphen where
-    there is a mark. Beside a character of a script without blanks both are nothing: a comma there is no more than the
-    place where the writer paused.
+    """The letters, digits and symbols of `text`, with a blank where there are blanks between two of them, and a hyphen
+    where there is a mark. Beside a character of a script without blanks both are nothing: a comma there is no more than
+    the place where the writer paused. A minus before a number is a symbol.
     """
-    same = _IN_NUMBER.sub(" ", _UNSPACED_GAP.sub("", same_form(text)))
-    return _MARKED_GAP.sub("-", same).strip("- ")
+    marked = _MARK.sub("-", _SIGN.sub("\u2212", same_form(text)))
+    return _MARKED_GAP.sub("-", _IN_NUMBER.sub(" ", _UNSPACED_GAP.sub("", marked))).strip("- ")
 
 
 def _apart(letters: str) -> str:

@@ -7,7 +7,15 @@ from itertools import combinations
 
 import pytest
 
-from nlpctl.data.near_duplicates import CROWD, aligned_similarity, jaccard, near_duplicates, near_rows
+from nlpctl.data.near_duplicates import (
+    CROWD,
+    aligned_similarity,
+    jaccard,
+    letters_of,
+    near_duplicates,
+    near_rows,
+    row_key,
+)
 
 WORDS = "room staff dirty clean breakfast station noise friendly price view pool lift towel garden window".split()
 HAN = "酒店房间服务早餐位置干净价格前台热情交通方便安静设施陈旧态度推荐下次入住环境不错地铁门口停车免费"
@@ -92,6 +100,17 @@ def test_pairs_beyond_a_crowd_with_one_text_near_and_the_other_equal_are_found()
     assert {(i, 2 * count - 1 - i) for i in range(count)} <= found
 
 
+def test_texts_are_the_same_but_for_case_width_and_blanks() -> None:
+    assert row_key(["Ｃａｆｅ\u0301　１０，  ﾃﾚﾋﾞ"]) == row_key(["CAFÉ 10, テレビ"])
+    assert len({row_key([text]) for text in ("x² here", "x2 here", "दिन", "दान", "a+b", "a-b")}) == 6
+
+
+def test_many_marks_are_no_work() -> None:
+    """The square of their number would be minutes."""
+    marks = "-" * 200_000
+    assert letters_of(f"a{marks}b") == "a-b" and letters_of(f"a{marks}好") == "a好"
+
+
 def test_the_same_input_gives_the_same_pairs() -> None:
     texts = sentences(120, seed=3)
     assert near_duplicates(texts, 0.8) == near_duplicates(texts, 0.8)
@@ -138,6 +157,17 @@ def test_rows_are_near_in_all_of_their_texts_in_any_order() -> None:
         ("see you at 10 a.m. and later", "see you at 10 am, and later", True),
         ("第1，2名", "第12名", False),
         ("我去。", "我来。", False),
+        ("यह दिन अच्छा", "यह दान अच्छा", False),  # vowel signs
+        ("ฉันมีบ้าน", "ฉันมาบ้าน", False),
+        ("เสื้อตัวนี้", "เสือตัวนี้", False),
+        ("看了电影 😀", "看了电影 😡", False),
+        ("I write C++ today", "I write C# today", False),
+        ("it is -5 degrees", "it is 5 degrees", False),
+        ("气温-5度", "气温5度", False),
+        ("10² people", "102 people", False),
+        ("it is (-5) today", "it is −5, today", True),
+        ("好的～谢谢", "好的，谢谢", True),
+        ("a {covid}-19 test", "a covid 19 test", True),
     ],
 )
 def test_texts_that_differ_in_marks_and_blanks_only(first: str, second: str, same: bool) -> None:
