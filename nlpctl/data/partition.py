@@ -16,7 +16,7 @@ from nlpctl.data.open_split import FileRows
 from nlpctl.data.readers.row import BadRow, Row, RowSource, group_name
 from nlpctl.data.records import article_of
 from nlpctl.data.rows.examples import BadRowLog, ExampleReader
-from nlpctl.data.rows.labels import LabelSet
+from nlpctl.data.rows.labels import LabelSet, warn_of_twins
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import and_more, counted, did_you_mean, listed
@@ -362,6 +362,9 @@ def _groups(read: SplitRows, together: str | None, group_by: str | None, near: f
     keys: list[list[Hashable]] = [
         list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
+    if group_by is not None:
+        names = {group_name(row.values[group_by]) for row in read.rows}
+        warn_of_twins((name for name in names if name is not None), key, "groups")
     if near is not None:
         compared = [tuple(texts.values()) if together is None else (texts[together],) for texts in read.passages]
         for i, j, _ in near_rows(compared, near):

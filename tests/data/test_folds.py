@@ -53,6 +53,16 @@ def test_a_group_that_fits_nowhere_is_not_lost():
     assert sorted(row for fold in folds for row in fold) == list(range(36)) and all(folds)
 
 
+def test_a_group_is_one_however_it_is_written(capsys: pytest.CaptureFixture[str]):
+    authors = [7, 7.0, "7", " 7", "Jos\u00e9", "Jose\u0301 ", "Ann", "ann", "01", "1"] * 4
+    folds = fold_rows(readable(texts(40), ["a"] * 40, author=authors), 4, 1, group_by="author")
+    for names in (authors[:4], authors[4:6]):
+        assert len({i for i, fold in enumerate(folds) for row in fold if authors[row] in names}) == 1
+    told = capsys.readouterr().err
+    assert "data.columns.group: the groups 'Ann' and 'ann' differ in case or width only, and count as two" in told
+    assert "the groups '01' and '1' are one number" in told and told.count("count as two") == 2
+
+
 def test_too_few_groups():
     with pytest.raises(UserError, match="2 groups of rows stay together"):
         fold_rows(readable(texts(10), ["a"] * 10, author=["x", "y"] * 5), 3, 1, group_by="author")

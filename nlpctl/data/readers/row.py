@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -120,6 +121,9 @@ def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | Non
 
 
 def group_name(value: Any) -> str | None:
-    """What a cell says of the group of a row. None: it is empty, and the row is of no group that others are of."""
-    empty = value is None or value != value or (isinstance(value, str) and not value.strip())
-    return None if empty else str(value)
+    """What a cell says of the group of a row, however it is written: 7 and 7.0, José in one form of Unicode and the
+    other, with blanks around it. None: it is empty, and the row is of no group that others are of."""
+    if value is None or value != value:
+        return None
+    value = int(value) if isinstance(value, float) and value.is_integer() else value
+    return unicodedata.normalize("NFC", str(value)).strip() or None

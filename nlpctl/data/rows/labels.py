@@ -8,6 +8,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
+from decimal import Decimal
 from numbers import Number
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ MAX_COLLECTED = 10_000  # more distinct labels than this means that the column h
 SHOWN = 10  # known labels, or wrong lines, that a message lists
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_WHOLE = re.compile(r"([+-]?[0-9]+)(?:\.0+)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]{1,9})?")
 
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""
 _PYTHON_LIST = re.compile(rf"\[\s*(?:{_QUOTED})(?:(?:\s*,\s*|\s+)(?:{_QUOTED}))*\s*\]")  # as str(list), or NumPy's
@@ -103,7 +104,7 @@ class LabelSet:
                 f"{reason} occurs in the training data; a classifier needs at least two", where=where,
                 hint="check data.columns.label, or give data.labels",
             )  # fmt: skip
-        _warn_of_twins(distinct, where)
+        warn_of_twins(distinct, where, "labels")
         if all(_INTEGER.fullmatch(name) for name in distinct):
             # By number, so that 10 comes after 9; the name breaks ties such as 1 and +1.
             return cls(sorted(distinct, key=lambda name: (int(name), name)))
@@ -113,16 +114,16 @@ class LabelSet:
 
 def twins(names: Iterable[str]) -> list[tuple[str, str, Later]]:
     """Pairs of labels that probably mean the same, and in what they differ: what is not seen, case and width, or the
-    way a number is written (1 and 1.0)."""
+    way a number is written (1, 1.0, 01 and 1e0)."""
     pairs: list[tuple[str, str, Later]] = []
     looks: dict[str, str] = {}
-    folded: dict[str, str] = {}
+    folded: dict[str | Decimal, str] = {}
     for name in sorted(names):
         seen = "".join(character for character in name if unicodedata.category(character) not in UNSEEN)
-        look = " ".join(seen.split())
-        fold = unicodedata.normalize("NFKC", look).casefold()
-        number = _WHOLE.fullmatch(fold)
-        fold = number[1] if number else fold
+        look = " ".join(unicodedata.normalize("NFC", seen).split())
+        fold: str | Decimal = unicodedata.normalize("NFKC", look).casefold()
+        if number := _NUMBER.fullmatch(str(fold)):
+            fold = Decimal(number[0])
         if look in looks:
             pairs.append((looks[look], name, later("look the same")))
         elif fold in folded:
@@ -133,13 +134,13 @@ def twins(names: Iterable[str]) -> list[tuple[str, str, Later]]:
     return pairs
 
 
-def _warn_of_twins(names: Iterable[str], where: str) -> None:
+def warn_of_twins(names: Iterable[str], where: str, what: str) -> None:
     pairs = twins(names)
     for one, other, way in pairs[:SHOWN]:
         quoted = map(ascii if way == "look the same" else repr, (one, other))
-        console.warn(f"{where}: the labels {' and '.join(quoted)} {way}, and count as two")
+        console.warn(f"{where}: the {what} {' and '.join(quoted)} {way}, and count as two")
     if len(pairs) > SHOWN:
-        console.warn(f"{where}: {len(pairs) - SHOWN:,} more pairs of labels are alike in such ways")
+        console.warn(f"{where}: {len(pairs) - SHOWN:,} more pairs of {what} are alike in such ways")
 
 
 def given_labels(data: DataSection) -> LabelSet | None:

@@ -37,6 +37,14 @@ def test_collected_in_order(found, order):
     assert LabelSet.collect(found, "train.tsv").names == order
 
 
+def test_labels_that_are_written_in_several_ways(capsys):
+    names = ["1", "01", "001", "+1", "1e0", "1.", "１.00", "0.5", ".5", "-1", "1" * 400, "v1", "1-1"]
+    LabelSet.collect(names, "train.tsv")
+    assert capsys.readouterr().err.count("are one number") == 7
+    LabelSet.collect(["caf\u00e9", "cafe\u0301"], "train.tsv")
+    assert r"'cafe\u0301' and 'caf\xe9' look the same" in capsys.readouterr().err
+
+
 def test_collect_refuses_too_few_and_too_many(monkeypatch):
     with pytest.raises(UserError, match="train.tsv: only the label 'a' occurs"):
         LabelSet.collect(["a", "a"], "train.tsv")
