@@ -24,6 +24,7 @@ from nlpctl.files import parse_json
 from nlpctl.names import counted
 
 _ARTICLE = re.compile(r"(?:data)?\[(\d+)\](?=\.)")  # of the place of a question
+_QUESTION = re.compile(rf"{_ARTICLE.pattern}(?:\.paragraphs\[(\d+)\])?\.qas\[(\d+)\]")
 
 
 def article_of(row: Row) -> str | None:
@@ -85,7 +86,7 @@ class Records:
                 head = _without_blank_end(raw[: begins[0] - 1])
                 headers.setdefault(head or _separator_line(format, raw, source.own_required), path)
             own = (int(row.line) for row in self._rows if row.source == str(path))
-            lines += [_piece(format, raw[start - 1 : ends[start] - 1]) for start in own]
+            lines += [_piece(format, raw[_first(format, raw, start) - 1 : ends[start] - 1]) for start in own]
         if len(headers) > 1:
             where = ", ".join(str(path) for path in headers.values())
             message = "the files have different headers, or other signs between their cells"
@@ -97,6 +98,13 @@ def _separator_line(format: InputFormat, lines: Sequence[bytes], required: Seque
     """What the parts of csv without a header begin with: their first lines might tell another separator."""
     separator = separated(enumerate(lines, 1), False, required)[1] if format.name == "csv" else COMMA
     return b"" if separator == COMMA else f"sep={separator}\n".encode()
+
+
+def _first(format: InputFormat, lines: Sequence[bytes], start: int) -> int:
+    """The line on which the row that begins at `start` begins with the comments right above it."""
+    while format.sentences and start > 1 and not ends_sentence(lines[start - 2].decode(errors="replace"), tagged=True):
+        start -= 1
+    return start
 
 
 def _piece(format: InputFormat, lines: list[bytes]) -> bytes:
@@ -131,22 +139,32 @@ def _content(path: Path) -> bytes:
 
 
 def _articles(rows: Sequence[Row]) -> Any:
-    """A document with the articles that `rows` are from, whole, as their files have them."""
+    """A document with the articles that `rows` are from, as their files have them but for other questions."""
     documents: dict[str, Any] = {}
-    wanted: dict[tuple[str, int], None] = {}
+    chosen: dict[tuple[str, int], dict[int, list[int]]] = {}  # article -> paragraph -> questions
     for row in rows:
         if row.source not in documents:
             documents[row.source] = parse_json(_content(Path(row.source)).decode("utf-8-sig"))
-        match = _ARTICLE.match(str(row.line))
+        match = _QUESTION.fullmatch(str(row.line))
         assert match is not None, "the line of a question is its place in the document"
-        wanted[row.source, int(match[1])] = None
+        article, paragraph, question = (int(number or 0) for number in match.groups())
+        chosen.setdefault((row.source, article), {}).setdefault(paragraph, []).append(question)
     lists = [isinstance(document, list) for document in documents.values()]  # in CMRC's first layout
     if any(lists) and not all(lists):
         raise UserError("the files are of several layouts", ", ".join(documents), "split them one by one")
     if any(lists):
-        return [documents[source][index] for source, index in wanted]
+        return [_with_questions(documents[source][index], own[0]) for (source, index), own in chosen.items()]
     others = {key: value for document in documents.values() for key, value in document.items() if key != "data"}
-    return {**others, "data": [documents[source]["data"][index] for source, index in wanted]}
+    articles = []
+    for (source, index), own in chosen.items():
+        article = documents[source]["data"][index]
+        paragraphs = [_with_questions(article["paragraphs"][i], questions) for i, questions in own.items()]
+        articles.append({**article, "paragraphs": paragraphs})
+    return {**others, "data": articles}
+
+
+def _with_questions(paragraph: Mapping[str, Any], questions: Sequence[int]) -> dict[str, Any]:
+    return {**paragraph, "qas": [paragraph["qas"][i] for i in questions]}
 
 
 def _json_line(row: Row) -> bytes:

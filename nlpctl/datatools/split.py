@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,12 +102,17 @@ def split_data(
 
 def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Number of rows of train, dev and test. UserError if they exceed `total`."""
-    sizes = dict.fromkeys(SPLITS, 0)
+    exact = {part: share * total if share < 1 else share for part, share in shares.items()}
+    sizes = {**dict.fromkeys(SPLITS, 0), **{part: round(size) for part, size in exact.items()}}
+    if "train" in shares:  # by largest remainders: of 15 rows 12, 1.5 and 1.5 would be 16
+        sizes |= {part: math.floor(size) for part, size in exact.items()}
+        left = round(sum(exact.values())) - sum(sizes.values())
+        for part in sorted(exact, key=lambda part: sizes[part] - exact[part])[:left]:
+            sizes[part] += 1
     for part, share in shares.items():
         if share > 1 and share != int(share):
             hint = "below 1 it is a share of the rows, from 1 on a number of rows"
             raise UserError(f"{share:g} is neither a share nor a whole number", where=f"@[{part}]", hint=hint)
-        sizes[part] = round(share * total) if share < 1 else int(share)
         if share and not sizes[part]:
             raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")
     if "train" not in shares:

@@ -147,6 +147,18 @@ def test_bad_sentences_are_not_copied(tmp_path: Path) -> None:
     assert sum(made.rows.values()) == N and not {b"good\tO\r", b"untagged\r"} & {*copied.split(b"\n")}
 
 
+def test_comments_above_a_sentence_go_with_it(tmp_path: Path) -> None:
+    recipe = recipe_for("conll", tmp_path, ("data.on_bad_row", "skip"))
+    file = Path(recipe.data.train[0])
+    sentences = file.read_text("utf-8").removesuffix("\n\n").split("\n\n")
+    sentences[5] = "untagged"
+    texts = [f"-DOCSTART- O\n\n# sent_id = {i}\n# source = a\n{each}\n\n" for i, each in enumerate(sentences)]
+    file.write_text("\n".join(texts), encoding="utf-8")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.2, "test": 10})
+    copied = "".join(path.read_text("utf-8") for path in made.files.values()).removesuffix("\n\n").split("\n\n")
+    assert sorted(copied) == sorted(text.split("\n\n")[1] for i, text in enumerate(texts) if i != 5)
+
+
 @pytest.mark.parametrize("case", [case for case in CASES if case not in ("squad", "json")])
 def test_lines_are_copied_byte_for_byte(case: str, tmp_path: Path) -> None:
     recipe = recipe_for(case, tmp_path)
@@ -226,6 +238,23 @@ def test_questions_about_one_text_stay_together(tmp_path: Path) -> None:
     assert json.loads(made.files["train"].read_text("utf-8"))["version"] == "1.1"
 
 
+def test_questions_that_are_left_out_are_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_own_question_parts.py").write_text("def first(row):\n    return row['id'].endswith('0')\n")
+    monkeypatch.chdir(tmp_path)
+    recipe = recipe_for("squad", tmp_path, ("data.filter", "my_own_question_parts:first"), ("data.on_bad_row", "skip"))
+    file = Path(recipe.data.train[0])
+    document = json.loads(file.read_text("utf-8"))
+    document["data"][0]["paragraphs"][0]["qas"][0]["question"] = ""
+    more = {**document["data"][1]["paragraphs"][0], "context": "Number1 again"}
+    more["qas"] = [{**more["qas"][0], "id": "1-0-0", "answers": [{"text": "Number1", "answer_start": 0}]}]
+    document["data"][1]["paragraphs"].append(more)
+    file.write_text(json.dumps(document))
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.3, "test": 0})
+    copied = [article for path in made.files.values() for article in json.loads(path.read_text("utf-8"))["data"]]
+    questions = [each["id"] for article in copied for part in article["paragraphs"] for each in part["qas"]]
+    assert sorted(questions) == sorted([f"{i}-0" for i in range(1, 30)] + ["1-0-0"])
+
+
 def test_articles_of_the_first_layout_of_cmrc_stay_whole(tmp_path: Path) -> None:
     articles = [
         {"context_text": f"text {i} says {i} twice", "qas": [
@@ -288,6 +317,14 @@ def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path) -> None:
 )
 def test_sizes(shares: dict[str, float], sizes: dict[str, int]) -> None:
     assert part_sizes(100, shares) == sizes
+
+
+def test_sizes_of_shares_that_are_all_of_few_rows() -> None:
+    for total in range(10, 200):
+        sizes = part_sizes(total, {"train": 0.8, "dev": 0.1, "test": 0.1})
+        assert sum(sizes.values()) == total and abs(sizes["dev"] - sizes["test"]) <= 1
+    with pytest.raises(UserError, match="15 rows cannot be split like this: train 12, dev 1, test 3"):
+        part_sizes(15, {"train": 0.8, "dev": 0.1, "test": 0.2})
 
 
 MESSY = """text\tlabel
