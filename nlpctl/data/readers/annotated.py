@@ -32,7 +32,8 @@ class Annotated:
 
     `choices`: the labels of the whole text, each with the name of the question that it answers; `marks`: those of
     spans, of the field `marked`. Both may be empty where a person found none. `plain`: single labels are among the
-    values, as JSON_MIN has them. `unread`: a kind of spans that no tags can be made of, if there are such.
+    values, as JSON_MIN has them. `unread`: a kind of spans that no tags can be made of, if there are such. `left_out`:
+    how many relations, comments and the like it holds besides.
     """
 
     values: Mapping[str, Any]
@@ -42,6 +43,7 @@ class Annotated:
     marked: str | None = None
     plain: bool = False
     unread: str | None = None
+    left_out: int = 0
 
     def labels(self, question: str) -> list[str]:
         """The labels that answer `question`; all of them where no question is called so, unless answers stand among the

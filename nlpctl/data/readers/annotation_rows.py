@@ -55,11 +55,12 @@ def annotation_rows(lines: Iterable[tuple[int, bytes]], source: str, request: Re
     texts = [name for name in required if task is not None and name in task.required(labelled=False)]
     answers = {*required} - {*texts} if texts else set()  # spans become columns of their own
     read_record = _RECORDS[request.format]
-    kept, left_out, unanswered, answered = 0, [], None, False
+    kept, left_out, unanswered, answered, unread = 0, [], None, False, 0
     for row in record_rows(lines, source):
         if isinstance(row, Row):
             try:
                 record = read_record(row.values)
+                unread += record.left_out
                 row = row._replace(values=record.values if task is None else task.from_annotation(record))
                 if record.plain and record.labelled and not answered:
                     answered = not answers.isdisjoint((*record.values, *(name for name, _ in record.choices)))
@@ -84,6 +85,8 @@ def annotation_rows(lines: Iterable[tuple[int, bytes]], source: str, request: Re
         raise UserError(f"none of {len(left_out):,} texts is annotated", where=source, hint=hint)
     if left_out:
         _tell(source, len(left_out), tuple(left_out[:_PLACES]))
+    if unread:
+        _tell_unread(source, unread)
 
 
 @functools.cache
@@ -92,6 +95,12 @@ def _tell(source: str, left_out: int, first: Sequence[int | str]) -> None:
     places = ", ".join(place(source, line) if number == 0 else str(line) for number, line in enumerate(first))
     more = "" if left_out == len(first) else f" and {left_out - len(first):,} more"
     console.note(f"{counted(left_out, 'texts')} without annotation left out: {places}{more}")
+
+
+@functools.cache
+def _tell_unread(source: str, count: int) -> None:
+    """Once, as above."""
+    console.note(f"{source}: relations, comments and answers of other kinds are not read ({count:,})")
 
 
 def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row | BadRow]:

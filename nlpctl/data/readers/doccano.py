@@ -82,7 +82,9 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     unit = to_utf16(text)
     if any(unit(mark.end) != mark.end for mark in marks):
         _warn_of_units()
-    return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
+    choices = tuple(("label", label) for label in labels)
+    left_out = sum(len(value[name]) for name in _LISTS if isinstance(value.get(name), list))
+    return Annotated(values, bool(given), choices, tuple(sorted(set(marks))), TEXT, left_out=left_out)
 
 
 def _has_a_meaning(name: str, value: Any) -> bool:

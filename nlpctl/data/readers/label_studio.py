@@ -54,19 +54,19 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         for question in dict.fromkeys(question for given, *_ in answers for question in given)
         for label in most_common_answer([given.get(question, []) for given, *_ in answers], frozenset)
     ]
-    _, marks, marked, unread = most_common_answer(answers, lambda answer: answer[1:3])
-    return Annotated(values, True, tuple(dict.fromkeys(choices)), marks, marked, unread=unread)
+    _, marks, marked, unread, left_out = most_common_answer(answers, lambda answer: answer[1:3])
+    return Annotated(values, True, tuple(dict.fromkeys(choices)), marks, marked, unread=unread, left_out=left_out)
 
 
 def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """(labels by question, marks, the field with the marks, a kind of spans that is none of plain text) of one
-    annotator."""
+    """(labels by question, marks, the field with the marks, a kind of spans that is none of plain text, how many
+    results are none of these) of one annotator."""
     results = annotation.get("result")
     if not isinstance(results, list):
         raise ValueError("not a task of Label Studio: an annotation has no list of results")
     choices: dict[str, list[str]] = {}
     marks: list[Mark] = []
-    marked = unread = None
+    marked, unread, left_out = None, None, 0
     for result in results:
         value = (result.get("value") or {}) if isinstance(result, dict) else result  # a relation has none
         if not isinstance(value, dict):
@@ -78,7 +78,8 @@ def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[A
             marks += _marks(values[marked], value)
         else:
             unread = _other_labels(value) or unread
-    return choices, tuple(sorted(set(marks))), marked, unread
+            left_out += 1
+    return choices, tuple(sorted(set(marks))), marked, unread, left_out
 
 
 def _other_labels(value: Mapping[str, Any]) -> str | None:

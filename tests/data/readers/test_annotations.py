@@ -422,6 +422,20 @@ def _listed(label: Any) -> list[str]:
     return label if isinstance(label, list) else [label]
 
 
+def test_what_is_left_out_of_an_export_is_told(tmp_path, capsys):
+    relation = {"from_id": "a", "to_id": "b", "type": "relation", "direction": "right"}
+    rating = {"from_name": "r", "to_name": "y", "type": "rating", "value": {"rating": 3}}
+    results = [span(0, 4, "Anna", "PER"), relation, rating]
+    (tmp_path / "studio.json").write_text(studio(("Anna sings", [{"result": results}])))
+    record = {"text": "Anna sings", "entities": [{"id": 1, "start_offset": 0, "end_offset": 4, "label": "PER"}]}
+    record |= {"relations": [{"id": 1, "from_id": 1, "to_id": 1, "type": "x"}], "Comments": ["check", "why"]}
+    (tmp_path / "doccano.jsonl").write_text(json.dumps(record) + "\n")
+    for name, count in (("studio.json", 2), ("doccano.jsonl", 3)):
+        convert(recipe_of(tmp_path, "token_classification", name), tmp_path / f"{name}.jsonl", "jsonl")
+        told = capsys.readouterr().err
+        assert told.count(f"{name}: relations, comments and answers of other kinds are not read ({count})") == 1, told
+
+
 def test_without_a_good_row_nothing_is_written(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "", "label": "a"}\n')
     recipe = recipe_of(tmp_path, "sequence_classification", "rows.jsonl", labels=["a", "b"], on_bad_row="skip")
