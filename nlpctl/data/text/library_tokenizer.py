@@ -51,6 +51,7 @@ _WITHOUT_TYPES = ("XLMRoberta", "Roberta", "Camembert", "MPNet", "DistilBert", "
 _BYTE = re.compile("<0x[0-9A-F]{2}>")  # what byte fallback calls a byte
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _TRIAL = "a b 1, 中国e\u0301!"  # shows before the work what the library cannot do
+_UNKNOWN = "\U00013000"  # a hieroglyph
 _A, _B = "a", "b"  # the texts of a row of which the template is read
 
 
@@ -94,10 +95,13 @@ class LibraryTokenizer(OwnTokenizer):
             token = self.special_names.get(name)
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
-        if self.pad_token_id in around:  # networks take it for padding wherever it stands
+        # Networks take it for padding wherever it stands.
+        uses = {"stands around every text": around, "is the mask": [self.mask_token_id]}
+        uses |= {"stands for what is unknown": [self.unk_token_id, _unknown_id(content["model"], self._ids)]}
+        other = next((use for use, ids in uses.items() if self.pad_token_id in ids), None)
+        if other is not None:
             hint = 'give "pad_token" a token of its own'
-            message = f"pads with {self.special_names['pad']}, which also stands around every text"
-            raise UserError(message, f"{where}/{SETTINGS}", hint)
+            raise UserError(f"pads with {self.special_names['pad']}, which also {other}", f"{where}/{SETTINGS}", hint)
         named = [*self.special_names.values(), *(self._tokens[id] for id in around)]
         self.all_special_tokens = list(dict.fromkeys(named))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
@@ -113,11 +117,15 @@ class LibraryTokenizer(OwnTokenizer):
         self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
         # How the file writes a blank before a piece.
         self.blank = "Ġ" if any(each["type"] == "ByteLevel" for each in _parts(self._library, *_PARTS)) else "▁"
+        if self.blank == "▁":  # the others know every byte
+            key = "unk_id" if content["model"]["type"] == "Unigram" else "unk_token"
+            with _told(file, "read what no piece has", f"name a piece of model.vocab as model.{key}"), silent_stderr:
+                self._library.model.tokenize(_UNKNOWN)
         with _told(file), silent_stderr:
             self.convert_tokens_to_string(self._library.encode(_TRIAL).tokens)
 
     def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
-        """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
+        """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if it has neither."""
         named: dict[str, str] = {}
         for name in _NAMES:
             value = self.init_kwargs.get(f"{name}_token")
@@ -129,15 +137,17 @@ class LibraryTokenizer(OwnTokenizer):
         if ends:
             named.setdefault("cls", self._tokens[ends[0]])
             named.setdefault("sep", self._tokens[ends[-1]])
-        unknown = model.get("unk_id" if model["type"] == "Unigram" else "unk_token")
-        unknown = self._tokens.get(unknown) if type(unknown) is int else unknown
-        if isinstance(unknown, str) and unknown in self._ids:
-            named.setdefault("unk", unknown)
-        if "pad" not in named:
-            message = "names no pad_token that the vocabulary has, and batches have to be padded"
-            raise UserError(message, f"{self._where}/{SETTINGS}", 'add it, such as "pad_token": "<pad>"')
+        unknown = _unknown_id(model, self._ids)
+        if unknown is not None and unknown in self._tokens:
+            named.setdefault("unk", self._tokens[unknown])
         # A vocabulary of bytes knows every text; the unknown token then stands for a text of which nothing is left.
-        named.setdefault("unk", named.get("mask", named["pad"]))
+        others = [named[name] for name in ("mask", "sep", "eos") if named.get(name) not in (None, named.get("pad"))]
+        if others:
+            named.setdefault("unk", others[0])
+        for name, why in (("pad", "batches have to be padded"), ("unk", "of some texts nothing else is left")):
+            if name not in named:
+                message = f"names no {name}_token that the vocabulary has, and {why}"
+                raise UserError(message, f"{self._where}/{SETTINGS}", f'add it, such as "{name}_token": "<{name}>"')
         return named
 
     # -- tokens and ids ----------------------------------------------------------------------
@@ -388,7 +398,7 @@ class LibraryTokenizer(OwnTokenizer):
             message = f"no piece of a {model['type']} tokenizer can be dropped"
             raise UserError(message, f"{self._where}/{TOKENIZER}", "leave prune_embeddings out")
         added = {entry["id"] for entry in _added(content)}
-        unknown = model.get("unk_id") if model["type"] == "Unigram" else self._ids.get(str(model.get("unk_token")))
+        unknown = _unknown_id(model, self._ids)
         kept = {*wanted, *added, *self.all_special_ids, unknown} & self._tokens.keys()
         kept |= {id for id, token in self._tokens.items() if _BYTE.fullmatch(token)}
         if model["type"] == "Unigram":
@@ -553,6 +563,7 @@ class LibraryEncoder(TextEncoder):
         Nothing for a text of nothing but blanks.
         """
         encoding = self.tokenizer.split(text)
+        begins, ends = _around_marks(text)
         spans: list[Span | None] = []
         started = reached = 0
         for token, (start, end) in zip(encoding.tokens, encoding.offsets, strict=True):
@@ -563,24 +574,20 @@ class LibraryEncoder(TextEncoder):
                 end -= 1
             if start < end and token.strip(self.tokenizer.blank):
                 # Marks stay with their character: a normaliser may join them, or put them in another order.
-                while start > 0 and is_mark(text[start]) and not is_blank(text[start - 1]):
-                    start -= 1
-                while end < len(text) and is_mark(text[end]):
-                    end += 1
-                started, reached = max(started, start), max(reached, end)
+                started, reached = max(started, begins[start]), max(reached, ends[end])
                 spans.append((started, reached))
             else:
                 spans.append(None)
         # From behind: up to the next piece, what a normaliser drops or joins, such as accents, is of the piece before.
         result: list[Span] = []
         after, following = None, len(text)
-        for span, (begins, _) in zip(reversed(spans), reversed(encoding.offsets), strict=True):
+        for span, (first, _) in zip(reversed(spans), reversed(encoding.offsets), strict=True):
             if span is not None:
                 start, end = span
                 while end < following and not is_blank(text[end]):
                     end += 1
                 after = (start, end)
-            following = min(following, begins)
+            following = min(following, first)
             if after is not None:
                 result.append(after)
         result.reverse()
@@ -590,6 +597,20 @@ class LibraryEncoder(TextEncoder):
 
     def __reduce__(self) -> tuple:
         return LibraryEncoder, (self.tokenizer,)
+
+
+def _around_marks(text: str) -> tuple[Sequence[int], Sequence[int]]:
+    """For each place in `text`, and for its end: where the character begins whose marks stand there, and where they
+    end. Both are the place itself where no mark stands."""
+    marks = {character for character in set(text) if is_mark(character)}
+    begins, ends = list(range(len(text) + 1)), list(range(len(text) + 1))
+    places = [i for i, character in enumerate(text) if character in marks]
+    for i in places:
+        if i > 0 and not is_blank(text[i - 1]):
+            begins[i] = begins[i - 1]
+    for i in reversed(places):
+        ends[i] = ends[i + 1]
+    return begins, ends
 
 
 # -- reading the files ------------------------------------------------------------------------------------------------
@@ -633,7 +654,7 @@ def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
     UserError: it cannot be used.
     """
     file = folder / VOCABULARY
-    text = _file_text(file)
+    text = _file_text(file).removeprefix("\ufeff")  # a mark of Windows editors
     if not text:
         raise UserError("the vocabulary is empty", str(file), _AGAIN)
     beside = folder / ADDED_TOKENS
@@ -795,6 +816,12 @@ def _tokens(content: Mapping[str, Any], file: str) -> dict[int, str]:
     return tokens
 
 
+def _unknown_id(model: Mapping[str, Any], ids: Mapping[str, int]) -> int | None:
+    """Of what the model gives for what no piece has."""
+    id = model.get("unk_id") if model["type"] == "Unigram" else ids.get(str(model.get("unk_token")))
+    return id if type(id) is int else None
+
+
 _EMPTY: dict[str, Any] = {
     "version": "1.0",
     "truncation": None,
@@ -848,7 +875,7 @@ def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -
         given = library.token_to_id(theirs["content"])
         if given != entry["id"]:
             message = f"the added token {entry['content']!r} has the id {entry['id']}, but the library gives it {given}"
-            raise UserError(message, file, _AGAIN)
+            raise UserError(message, file, f"Transformers reads it as {given}, too: write that id if it was trained so")
     return library
 
 
@@ -886,7 +913,7 @@ def _plain(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _told(where: str, what: str = "use it") -> Iterator[None]:
+def _told(where: str, what: str = "use it", hint: str = _AGAIN) -> Iterator[None]:
     """UserError for what the library raises. Around every call of it.
 
     A panic also prints a trace. silent_stderr drops that where a file is opened; around each text it would take longer
@@ -897,7 +924,7 @@ def _told(where: str, what: str = "use it") -> Iterator[None]:
     except BaseException as error:
         if isinstance(error, UserError) or not is_failure(error):
             raise
-        raise UserError(f"the tokenizers library cannot {what} ({str(error)[:200]})", where, _AGAIN) from None
+        raise UserError(f"the tokenizers library cannot {what} ({str(error)[:200]})", where, hint) from None
 
 
 def _told_of(text: str, where: str) -> contextlib.AbstractContextManager[None]:

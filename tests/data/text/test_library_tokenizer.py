@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from nlpctl.data.text.library_tokenizer import (
 from nlpctl.data.text.masking import CorpusTokens, WholeWords
 from nlpctl.data.text.piece_spans import read_pieces
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.word_spans import is_blank, word_spans
+from nlpctl.data.text.word_spans import is_blank, is_mark, word_spans
 from nlpctl.errors import UserError
 from tests.helpers.library_tokenizers import (
     CORPUS,
@@ -244,6 +245,19 @@ def test_places_of_words(text, places, tmp_path_factory):
     assert pieces.ids.dtype == pieces.spans.dtype == "int32"
 
 
+def test_a_run_of_marks_is_looked_at_once(tmp_path, monkeypatch):
+    """Pieces of bytes are within one character, of which each asks for the whole."""
+    encoder = LibraryEncoder(read_library_tokenizer(written(tmp_path, bytes_bpe())))
+    text = "fine a" + 4000 * "\u0301" + " dog"
+    looked = []
+    for name, was in (("is_blank", is_blank), ("is_mark", is_mark)):
+        counting = functools.partial(lambda was, character: looked.append(character) or was(character), was)
+        monkeypatch.setattr(f"nlpctl.data.text.library_tokenizer.{name}", counting)
+    ids, spans = encoder.located(text)
+    assert set(spans) == {(0, 4), (5, 4006), (4007, 4010)} and len(ids) > 4000
+    assert len(looked) < 10 * len(text)
+
+
 def test_words_of_tagged_text_have_the_form_that_they_have_in_it(made):
     """Every word has pieces of its own; together they are those of the whole text where no piece spans two words."""
     library, encoder = made
@@ -381,6 +395,22 @@ def test_padding_that_stands_around_texts(tmp_path):
     (folder / "tokenizer_config.json").write_text('{"pad_token": "</s>"}')
     with pytest.raises(UserError, match="tokenizer_config.json: pads with </s>, which also stands around every text"):
         read_library_tokenizer(folder)
+    for name, use in (("unk", "stands for what is unknown"), ("mask", "is the mask")):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"pad_token": f"<{name}>"}))
+        with pytest.raises(UserError, match=f"pads with <{name}>, which also {use}"):
+            read_library_tokenizer(folder)
+
+
+def test_what_is_unknown_is_no_padding(tmp_path):
+    """Where no file names a token for it, and the model needs none."""
+    content = json.loads(bytes_bpe().to_str())
+    vocabulary = content["model"]["vocab"]
+    vocabulary.update({"x_unk": vocabulary.pop("<unk>"), "x_mask": vocabulary.pop("<mask>")})
+    content["added_tokens"] = [each for each in content["added_tokens"] if each["content"] in vocabulary]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": "<pad>"}')
+    tokenizer = read_library_tokenizer(tmp_path)
+    assert (tokenizer.unk_token, tokenizer.pad_token) == ("</s>", "<pad>")
 
 
 # -- bad files --------------------------------------------------------------------------------------------------------
@@ -438,8 +468,11 @@ def doubled(content):
         ('{"model": {"type": "BPE"}}', "model.vocab holds no pieces"),
         ('{"model": {"type": "BPE", "vocab": {"a": -1}}}', "the token 'a' with the id -1"),
         ('{"model": {"type": "BPE", "vocab": {"a": 99000000000}}}', "the token 'a' with the id 99000000000"),
-        ('{"model": {"type": "BPE", "vocab": {"<pad>": 0}, "merges": ["a b"]}}', "library cannot use it"),
-        ('{"model": {"type": "WordLevel", "vocab": {"<pad>": 0}, "unk_token": []}}', "library cannot use it"),
+        ('{"model": {"type": "BPE", "vocab": {"<pad>": 0, "<unk>": 1}, "merges": ["a b"]}}', "library cannot use it"),
+        ('{"model": {"type": "WordLevel", "vocab": {"<pad>": 0, "<unk>": 1}, "unk_token": []}}', "cannot use it"),
+        ('{"model": {"type": "WordLevel", "vocab": {"<pad>": 0, "<unk>": 1}, "unk_token": "?"}}', "as model.unk_token"),
+        ('{"model": {"type": "BPE", "vocab": {"<pad>": 0}}}', "names no unk_token that the vocabulary has"),
+        (changed(lambda c: c["model"].update(unk_id=None)), "name a piece of model.vocab as model.unk_id"),
         ('{"model": {"type": "WordLevel", "vocab": {"a": 0}}}', "names no pad_token that the vocabulary has"),
         (changed(lambda c: c["model"].update(unk_id=10**9)), "library cannot use it"),
         (changed(lambda c: c["model"]["vocab"].append(["x", float("nan")])), "a piece has the score nan"),

@@ -360,6 +360,12 @@ def test_files_that_cannot_be_used_are_told(bert, tmp_path, file, content, told)
         read_word_pieces(tmp_path, "BertTokenizer")
 
 
+def test_a_vocabulary_with_the_mark_of_windows_editors(bert, tmp_path):
+    bert.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\ufeff" + (tmp_path / "vocab.txt").read_text("utf-8"), encoding="utf-8")
+    assert read_word_pieces(tmp_path, "BertTokenizer").get_vocab() == bert.get_vocab()
+
+
 def test_edited_vocabulary(bert, tmp_path):
     """Doubled lines, Windows line ends and an empty line: ids are PaddleNLP's all the same."""
     bert.save_pretrained(tmp_path)
