@@ -68,8 +68,7 @@ class Dense:
 class SentenceFolder:
     """How a folder makes vectors. `prompts`: name to text; empty where none has a text.
 
-    `similarity`: "cosine" or "dot". `normalize`: whether its vectors have unit length. `lowercase`: whether texts are
-    lower-cased before the tokenizer reads them.
+    `similarity`: "cosine" or "dot". `normalize`: whether its vectors have unit length.
     """
 
     pooling: str
@@ -78,7 +77,6 @@ class SentenceFolder:
     similarity: str
     prompts: Mapping[str, str]
     default_prompt: str | None
-    lowercase: bool
 
     def retrieval(self) -> dict[str, Any]:
         """The section `retrieval` of a recipe that makes the same vectors."""
@@ -104,6 +102,12 @@ def length_file(folder: Path) -> Path | None:
     return next((folder / name for name in LENGTHS if (folder / name).is_file()), None)
 
 
+def reads_lower_case(folder: Path) -> bool:
+    """Whether texts are lower-cased before the tokenizer of `folder` reads them."""
+    length = length_file(folder)
+    return length is not None and read_json(length).get("do_lower_case") is True
+
+
 def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     """How `folder` makes vectors; None for any other folder, and for a CrossEncoder, which makes none.
 
@@ -127,8 +131,7 @@ def read_sentence_folder(folder: Path) -> SentenceFolder | None:
     normalize = any(kind == "Normalize" and _of_vectors(part / "config.json") for kind, part in rest)
     prompts, default = _prompts(settings, folder / SETTINGS)
     similarity = _similarity(settings, normalize, folder / SETTINGS)
-    lowercase = of_texts.get("do_lower_case") is True
-    return SentenceFolder(mode, dense, normalize, similarity, prompts, default, lowercase)
+    return SentenceFolder(mode, dense, normalize, similarity, prompts, default)
 
 
 def refuse_without_pooling(folder: Path) -> None:

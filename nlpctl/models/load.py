@@ -342,7 +342,7 @@ def _load(
     if first.stored != first.ours:
         arrays = move_positions(arrays, first)
     if makes_vectors(network) and source.folder is not None and source.kind != "nlpctl":
-        arrays = {**arrays, **vector_layers(source.folder, network, parts.tokenizer)}
+        arrays = {**arrays, **vector_layers(source.folder, network)}
     if head.matches and source.kind != "nlpctl":
         arrays = _with_zero_logit(arrays, network, prefix)
     if added is not None:

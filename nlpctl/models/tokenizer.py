@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.sentence_folder import length_file, reads_lower_case
 from nlpctl.data.text.library_tokenizer import (
     SPECIALS,
+    LibraryTokenizer,
     as_transformers_reads,
     cuts_left,
     read_library_tokenizer,
@@ -36,6 +38,7 @@ _PADDING = 64  # rows of an embedding that are often more than its entries, and 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 # PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
 _OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
+_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZÄÉÑΩЖ"
 _BESIDE = (SPECIALS, ADDED_TOKENS, FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
 
@@ -46,6 +49,19 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     A folder of nlpctl's own networks has a UnitTokenizer, unless it is an ensemble of others. UserError when a file is
     missing or damaged.
     """
+    tokenizer = _read(folder, family)
+    if not reads_lower_case(folder):
+        return tokenizer
+    if isinstance(tokenizer, LibraryTokenizer):
+        return tokenizer.lower_cased()
+    # Letter by letter, since two words that are not in the vocabulary are the same token.
+    if any(tokenizer.tokenize(letter) != tokenizer.tokenize(letter.lower()) for letter in _CAPITALS):
+        message = "do_lower_case: its texts are lower-cased first, and the tokenizer in this folder does not do so"
+        raise UserError(message, str(length_file(folder)), "set it to false and give texts in lower case")
+    return tokenizer
+
+
+def _read(folder: Path, family: Family) -> Any:
     config = _config(folder)
     if family.name in OWN and config.get("tokenizer_class", UnitTokenizer.__name__) == UnitTokenizer.__name__:
         return _unit_tokenizer(folder, config)

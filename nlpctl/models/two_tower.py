@@ -11,7 +11,7 @@ import paddle
 import paddle.nn.functional as F
 from paddle import nn
 
-from nlpctl.config.sentence_folder import length_file, read_sentence_folder
+from nlpctl.config.sentence_folder import read_sentence_folder
 from nlpctl.errors import UserError
 from nlpctl.models.networks.common import Encoder, mean_over_units
 from nlpctl.models.networks.encoders import EncoderModel
@@ -19,7 +19,6 @@ from nlpctl.models.weights import read_weights_file
 from nlpctl.upstream.pooler import drop_pooler
 
 Pooling = Literal["cls", "mean", "max", "weightedmean"]
-_CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZÄÉÑΩЖ"
 _NEVER_LARGEST = 1e9  # below all states that there are
 
 
@@ -108,20 +107,15 @@ def makes_vectors(network: Any) -> bool:
     return hasattr(network, "projection")
 
 
-def vector_layers(folder: Path, network: Any, tokenizer: Any) -> dict[str, np.ndarray]:
+def vector_layers(folder: Path, network: Any) -> dict[str, np.ndarray]:
     """What a folder of sentence-transformers holds for a `two_tower` beside the encoder: the arrays of `projection`.
 
     Empty for another folder, or where the recipe asks for another width. UserError: the weights are not those of the
-    folder's config, or `tokenizer` reads texts otherwise than the encoder learnt.
+    folder's config.
     """
     made = read_sentence_folder(folder)
     if made is None:
         return {}
-    # Letter by letter, since two words that are not in the vocabulary are the same token.
-    if made.lowercase and any(tokenizer.tokenize(letter) != tokenizer.tokenize(letter.lower()) for letter in _CAPITALS):
-        message = "do_lower_case: its texts are lower-cased first, and the tokenizer in this folder does not do so"
-        hint = "set it to false and give texts in lower case"
-        raise UserError(message, str(length_file(folder)), hint)
     if made.dense is None or network.projection is None:
         return {}
     dense = made.dense

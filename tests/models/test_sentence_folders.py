@@ -15,10 +15,12 @@ from nlpctl.data.rows.retrieval_rows import RetrievalExample
 from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
-from nlpctl.models.families import Head
+from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
+from nlpctl.models.source import read_config
+from nlpctl.models.tokenizer import export_tokenizer, load_tokenizer
 from nlpctl.tasks.semantic_indexing import (
     PASSAGE_PROMPTS,
     QUERY_PROMPT,
@@ -91,28 +93,32 @@ def test_a_recipe_that_names_a_cross_encoder_that_reads_otherwise(name: str, tmp
     load_to_train(ModelSection(str(folder)), Head("TokenClassification"), ["O", "B-A"], vocabulary_texts=None)
 
 
-@pytest.mark.parametrize(
-    ("file", "change", "told"),
-    [
-        ("2_Dense/config.json", {"out_features": 10}, r"linear.weight is \[12, 16\], and must be \[10, 16\]"),
-        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case: its texts are lower-cased first"),
-    ],
-)
-def test_what_only_the_weights_show(tmp_path: Path, file: str, change: dict, told: str):
+def test_what_only_the_weights_show(tmp_path: Path):
     folder = Path(shutil.copytree(FOLDERS / "cls-dense", tmp_path / "made"))
-    content = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**content, **change}))
-    if "do_lower_case" in change:
-        for name, key in (("tokenizer.json", "lowercase"), ("tokenizer_config.json", "do_lower_case")):
-            text = (folder / name).read_text()
-            (folder / name).write_text(text.replace(f'"{key}": true', f'"{key}": false'))
-    with pytest.raises(UserError, match=told):
+    file = folder / "2_Dense" / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "out_features": 10}))
+    with pytest.raises(UserError, match=r"linear.weight is \[12, 16\], and must be \[10, 16\]"):
         vectors(load_recipe(folder, purpose="embed"), ["a"])
-    if "do_lower_case" in change:  # the same with a tokenizer of the library's
-        settings = json.loads((folder / "tokenizer.json").read_text())
-        (folder / "tokenizer.json").write_text(json.dumps({**settings, "normalizer": {"type": "NFC"}}))
-        with pytest.raises(UserError, match=told):
-            vectors(load_recipe(folder, purpose="embed"), ["a"])
+
+
+@pytest.mark.parametrize("name", ["cls-dense", "reranker"])
+@pytest.mark.parametrize("normalizer", [{"type": "BertNormalizer", "lowercase": False}, None])
+def test_texts_that_are_lower_cased_before_a_tokenizer_that_does_not(name, normalizer, tmp_path: Path):
+    folder = Path(shutil.copytree(FOLDERS / name, tmp_path / "made"))
+    usual = {"clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    changes = {
+        "tokenizer.json": {"normalizer": normalizer and {**usual, **normalizer}},
+        "tokenizer_config.json": {"do_lower_case": False},
+    }
+    for lowercase in (False, True):
+        changes["sentence_bert_config.json"] = {"do_lower_case": lowercase}
+        for file, change in changes.items():
+            (folder / file).write_text(json.dumps({**json.loads((folder / file).read_text()), **change}))
+        tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), ""))
+        letters = "abcdefghijklmnopqrstuvwxyz"
+        assert (tokenizer.ids(letters.upper()) == tokenizer.ids(letters)) is lowercase
+        tokenizer.save_pretrained(tmp_path)
+        assert export_tokenizer(tmp_path).ids("The É") == tokenizer.ids("The É")
 
 
 def test_the_width_of_vectors_asks_for_no_more_memory_than_the_weights_of_a_model_fill(tmp_path: Path):

@@ -390,6 +390,15 @@ class LibraryTokenizer(OwnTokenizer):
             raise UserError(message, f"{self._where}/{TOKENIZER}", "leave model.add_tokens out")
         return LibraryTokenizer(library.to_str(), self.init_kwargs, self._where)
 
+    def lower_cased(self) -> LibraryTokenizer:
+        """The same for texts that are lower-cased first, as sentence-transformers does."""
+        if self.do_lower_case:
+            return self
+        content = _parsed(self._text, self._where)
+        parts = [{"type": "Lowercase"}, content.get("normalizer")]
+        content["normalizer"] = {"type": "Sequence", "normalizers": [part for part in parts if part is not None]}
+        return LibraryTokenizer(json.dumps(content, ensure_ascii=False), self.init_kwargs, self._where, content)
+
     def reduced(self, wanted: Collection[int]) -> tuple[LibraryTokenizer, list[int]]:
         """UserError if the model is none of Unigram, BPE and WordPiece."""
         content = _parsed(self._text, self._where)
