@@ -191,7 +191,10 @@ class WindowCollator(Collator):
     """
 
     def encodings(self, examples: Sequence[Window], tell_cut: bool = True) -> list[Encoding]:
-        return [self.encoder.assemble(window.ids.tolist()) for window in examples]
+        encodings = [self.encoder.assemble(window.ids.tolist()) for window in examples]
+        for encoding, window in zip(encodings, examples, strict=True):
+            encoding.truncated = window.truncated
+        return encodings
 
     def arrays(self, examples: Sequence[Window], encodings: Sequence[Encoding]) -> Batch:
         batch = self.pad(encodings)

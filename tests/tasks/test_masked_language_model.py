@@ -135,6 +135,14 @@ def test_answers_index_the_text(task, encoder):
     assert task.answer(CorpusExample("nothing to fill", True), []) == {"masks": []}
 
 
+def test_text_that_no_window_has_is_told(task, encoder):
+    """As of every row that is cut."""
+    collate = task.collator(encoder, labelled=False)
+    for text, truncated in (("[MASK]" + " the" * 100, True), ("[MASK] the", False)):
+        features = task.features(CorpusExample(text, True), encoder)
+        assert [each.truncated for each in collate.encodings(features)] == [truncated]
+
+
 def test_rows_to_fill_and_rows_to_hide_words_of(task):
     rows = CorpusRows(task.data)
     assert rows.read({"text": "a"}, LabelSet(())) == CorpusExample("a", fill=False)

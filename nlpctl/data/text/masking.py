@@ -30,12 +30,14 @@ MOST_MASKS = 16
 class Window:
     """Tokens of a text without special tokens: token ids `ids` and word ids `words`, both int32 [tokens].
 
-    Tokens of one word share a word id. `masks`: positions in `ids` of the masks to fill.
+    Tokens of one word share a word id. `masks`: positions in `ids` of the masks to fill. `truncated`: a part of the
+    text is in none of its windows.
     """
 
     ids: np.ndarray
     words: np.ndarray
     masks: tuple[int, ...] = ()
+    truncated: bool = False
 
     @property
     def byte_length(self) -> int:
@@ -86,7 +88,8 @@ class CorpusTokens:
             ids.append(self.mask_id)
             end = match.end()
         ids += self._plain(text[end:])
-        windows, done = [], 0
+        windows: list[tuple[int, int, list[int]]] = []
+        done = 0
         while done < len(masks):
             # A quarter of the window before the mask, three quarters after it: the rest may hold further masks.
             start = max(0, min(masks[done] - self._room // 4, len(ids) - self._room))
@@ -94,10 +97,14 @@ class CorpusTokens:
             # A mask near the end of the window sees little of what follows: leave it to the next one.
             last = len(ids) if stop >= len(ids) else stop - self._room // 4
             inside = [mask for mask in masks[done : done + MOST_MASKS] if mask < max(last, masks[done] + 1)]
-            window = ids[start:stop]
-            windows.append(_window(window, [NO_WORD] * len(window), [mask - start for mask in inside]))
+            windows.append((start, stop, [mask - start for mask in inside]))
             done += len(inside)
-        return windows
+        starts, stops = [*(start for start, *_ in windows), len(ids)], [0, *(stop for _, stop, _ in windows)]
+        truncated = any(start > stop for start, stop in zip(starts, stops, strict=True))
+        return [
+            _window(ids[start:stop], [NO_WORD] * len(ids[start:stop]), inside, truncated)
+            for start, stop, inside in windows
+        ]
 
     def _plain(self, text: str) -> list[int]:
         """Token ids of a text without masks."""
@@ -144,8 +151,8 @@ class CorpusTokens:
         return [[i for i, _ in word] for _, word in groupby(zip(ids, numbers, strict=True), key=lambda pair: pair[1])]
 
 
-def _window(ids: Sequence[int], words: Sequence[int], masks: Sequence[int] = ()) -> Window:
-    return Window(np.array(ids, np.int32), np.array(words, np.int32), tuple(masks))
+def _window(ids: Sequence[int], words: Sequence[int], masks: Sequence[int] = (), truncated: bool = False) -> Window:
+    return Window(np.array(ids, np.int32), np.array(words, np.int32), tuple(masks), truncated)
 
 
 NO_WORD = -1  # word id of special tokens and padding: never masked

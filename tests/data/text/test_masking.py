@@ -80,6 +80,14 @@ def test_every_mask_stands_in_one_window_with_text_around(bert):
         assert window.masks[0] >= 4 and window.masks[-1] < 16
     assert tokens.around_masks("没有") == []
     assert [window.masks for window in tokens.around_masks("[MASK]")] == [(0,)]
+    assert not any(window.truncated for window in windows)
+
+
+@pytest.mark.parametrize("text", ["{0} [MASK]", "[MASK] {0}", "[MASK] {0} [MASK]"])
+def test_text_that_no_window_around_a_mask_has(text, bert):
+    tokens = CorpusTokens(bert, None, 20)
+    assert all(window.truncated for window in tokens.around_masks(text.format("干净" * 30)))
+    assert not any(window.truncated for window in tokens.around_masks(text.format("干净" * 7)))
 
 
 def test_a_window_has_few_masks_to_fill(bert):
