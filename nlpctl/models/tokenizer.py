@@ -19,6 +19,7 @@ from nlpctl.data.text.library_tokenizer import (
     LibraryTokenizer,
     as_transformers_reads,
     cuts_left,
+    doubts,
     read_library_tokenizer,
     read_network_config,
     read_word_pieces,
@@ -27,7 +28,7 @@ from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.data.text.wordpiece import ADDED_TOKENS, VOCABULARY, is_plain
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
-from nlpctl.layout import is_inside
+from nlpctl.layout import TASK, is_inside
 from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
 from nlpctl.models.source import FAST_TOKENIZER, paddle_name, read_config
 from nlpctl.runtime.process import import_paddlenlp
@@ -50,6 +51,9 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     missing or damaged.
     """
     tokenizer = _read(folder, family)
+    if isinstance(tokenizer, LibraryTokenizer) and not (folder / TASK).is_file():
+        for doubt in doubts(tokenizer, folder):
+            console.warn(f"{folder / _TOKENIZER_CONFIG}: {doubt}")
     if not reads_lower_case(folder):
         return tokenizer
     if isinstance(tokenizer, LibraryTokenizer):

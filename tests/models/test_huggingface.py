@@ -223,6 +223,18 @@ def test_do_lower_case_beside_a_tokenizer_json_that_says_otherwise(hugging_face)
     assert tokenizer.build_inputs_with_special_tokens(tokenizer.ids("A b cab")) == made.encode("A b cab").ids
 
 
+def test_do_lower_case_where_tokenizer_json_has_no_part_for_it(hugging_face, capsys):
+    folder = hugging_face("bert-classifier")
+    pieces = (folder / "vocab.txt").read_text().split()
+    (folder / "vocab.txt").unlink()
+    made = Tokenizer(WordPiece({piece: number for number, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    made.pre_tokenizer = BertPreTokenizer()
+    made.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
+    load_trained(folder, HEAD)
+    assert capsys.readouterr().err.count("tokenizer_config.json: do_lower_case is true, and tokenizer.json reads") == 1
+
+
 @pytest.mark.parametrize("name", ["PreTrainedTokenizerFast", "ConvBertTokenizer", "MyTokenizer"])
 @pytest.mark.parametrize("lowercase", [True, False])
 def test_a_class_of_no_kind_goes_by_tokenizer_json(hugging_face, lowercase, name):

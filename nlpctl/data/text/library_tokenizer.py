@@ -13,8 +13,9 @@ import json
 import math
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Any, Literal
 
 from tokenizers import AddedToken, Tokenizer
@@ -25,7 +26,15 @@ from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder,
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
-from nlpctl.data.text.wordpiece import ADDED_TOKENS, CLASSES, LONGEST_WORD, PARTS, VOCABULARY, word_piece_json
+from nlpctl.data.text.wordpiece import (
+    ADDED_TOKENS,
+    CLASSES,
+    LONGEST_WORD,
+    PARTS,
+    VOCABULARY,
+    content_of,
+    word_piece_json,
+)
 from nlpctl.errors import UserError, is_failure
 from nlpctl.files import parse_json, regular, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK
@@ -96,14 +105,19 @@ class LibraryTokenizer(OwnTokenizer):
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
         # Networks take it for padding wherever it stands.
-        uses = {"stands around every text": around, "is the mask": [self.mask_token_id]}
-        uses |= {"stands for what is unknown": [self.unk_token_id, _unknown_id(content["model"], self._ids)]}
+        unknown = [self.unk_token_id, _unknown_id(content["model"], self._ids)]
+        uses: dict[str, Sequence[int | None]]
+        uses = {"stands around every text": around, "stands for what is unknown": unknown}
+        uses |= {"is the mask": [self.mask_token_id]}
         other = next((use for use, ids in uses.items() if self.pad_token_id in ids), None)
         if other is not None:
             hint = 'give "pad_token" a token of its own'
             raise UserError(f"pads with {self.special_names['pad']}, which also {other}", f"{where}/{SETTINGS}", hint)
-        named = [*self.special_names.values(), *(self._tokens[id] for id in around)]
-        self.all_special_tokens = list(dict.fromkeys(named))
+        used = {*around, self.pad_token_id, self.unk_token_id, self.mask_token_id}
+        self._added = [entry["content"] for entry in _added(content)]
+        # Another that is named may be a piece like any.
+        named = [token for token in self.special_names.values() if self._ids[token] in used or token in self._added]
+        self.all_special_tokens = list(dict.fromkeys([*named, *(self._tokens[id] for id in around)]))
         self.all_special_ids = [self._ids[token] for token in self.all_special_tokens]
         self.additional_special_tokens: list[str] = []
         names = settings.get("model_input_names")
@@ -112,9 +126,11 @@ class LibraryTokenizer(OwnTokenizer):
         self.model_input_names = ["input_ids", "token_type_ids"] if typed else ["input_ids"]
         self.truncation_side = "left" if settings.get("truncation_side") == "left" else "right"
         self._blanks: dict[str, bool] = {}
-        self._added = [entry["content"] for entry in _added(content)]
         self._lstrip = {entry["content"] for entry in _added(content) if entry.get("lstrip") is True}
-        self._library = _library(content, {self._ids[token]: token for token in self.all_special_tokens}, file)
+        hidden = {self._ids[token]: token for token in self.all_special_tokens}
+        if settings.get("split_special_tokens") is True:
+            hidden |= {entry["id"]: entry["content"] for entry in _added(content) if entry.get("special") is True}
+        self._library = _library(content, hidden, file)
         # How the file writes a blank before a piece.
         self.blank = "Ġ" if any(each["type"] == "ByteLevel" for each in _parts(self._library, *_PARTS)) else "▁"
         if self.blank == "▁":  # the others know every byte
@@ -128,9 +144,8 @@ class LibraryTokenizer(OwnTokenizer):
         """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if it has neither."""
         named: dict[str, str] = {}
         for name in _NAMES:
-            value = self.init_kwargs.get(f"{name}_token")
-            value = value.get("content") if isinstance(value, dict) else value
-            candidates = (value,) if isinstance(value, str) else _USUAL.get(name, ())
+            value = content_of(self.init_kwargs.get(f"{name}_token"))
+            candidates = _USUAL.get(name, ()) if value is None else (value,)
             token = next((each for each in candidates if each in self._ids), None)
             if token is not None:
                 named[name] = token
@@ -246,6 +261,10 @@ class LibraryTokenizer(OwnTokenizer):
         """Whether texts are lower-cased, as PaddleNLP calls it."""
         return self._normalized("A") == "a"
 
+    @property
+    def strips_accents(self) -> bool:
+        return self._normalized("é") == "e"
+
     def _normal_form(self, text: str) -> str:
         normalizer, text = self._library.normalizer, _plain(text)
         with _told_of(text, self._where):
@@ -266,7 +285,8 @@ class LibraryTokenizer(OwnTokenizer):
     @functools.cached_property
     def _continuing(self) -> Tokenizer:
         """The same tokenizer, but a text does not begin like a word."""
-        parts = {name: _without_prefix(_state(self._library, name)) for name in ("normalizer", "pre_tokenizer")}
+        names = ("normalizer", "pre_tokenizer")
+        parts = {name: _without_prefix(_state(self._library, name) or {}) or None for name in names}
         with _told(self._where), silent_stderr:
             components = Tokenizer.from_str(json.dumps({**_EMPTY, **parts}))
             library = Tokenizer(self._library.model)
@@ -450,11 +470,16 @@ class LibraryTokenizer(OwnTokenizer):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write tokenizer.json and tokenizer_config.json into `folder`."""
         write_text_atomic(Path(folder) / TOKENIZER, self._text)
-        kept = {name: value for name, value in self.init_kwargs.items() if not _is_path_or_code(name)}
+        kept = {name: value for name, value in self.init_kwargs.items() if not _is_not_kept(name)}
+        for key in _FURTHER:
+            if isinstance(kept.get(key), list):
+                kept[key] = [token for token in kept[key] if content_of(token) in self._ids]
         named: dict[str, Any] = {f"{name}_token": token for name, token in self.special_names.items()}
+        if self._parts_of_bert != "paddlenlp":  # which no key changes
+            kept = {name: value for name, value in kept.items() if name not in _COUNTED}
         # What tokenizer.json says of a blank before a text is changed by Transformers to what this file says, or False.
-        state = _state(self._library, "pre_tokenizer") or {}
-        named |= {key: value for key, value in state.items() if key == "add_prefix_space"}
+        for part in _parts(self._library, "pre_tokenizer"):
+            named |= {key: value for key, value in part.items() if key == "add_prefix_space"}
         name = self._paddle_class()
         if name is not None:
             # The case is told, since Transformers and PaddleNLP go by what this file says of it.
@@ -637,7 +662,8 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
         if class_in_transformers(settings, config) == "RoFormerTokenizer":
             return None  # whose words are those of jieba, which the file does not say
         if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
-            content, given = as_transformers_reads(content, settings, config), content
+            content, given = _with_added_tokens(content, settings, config, folder), content
+            content = as_transformers_reads(content, settings, config)
             text = text if content is given else json.dumps(content, ensure_ascii=False)
             settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
         return LibraryTokenizer(text, settings, where, content)
@@ -650,7 +676,7 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     model = None if layout is None else next((folder / f for f in layout.files if (folder / f).is_file()), None)
     if layout is None or model is None:
         return None
-    content = as_tokenizer_json(model, layout, settings)
+    content = _with_added_tokens(as_tokenizer_json(model, layout, settings), settings, config, folder)
     named = {f"{name}_token": token for name, token in layout.specials.items()}
     named["tokenizer_class"] = layout.names[0]
     text = json.dumps(content, ensure_ascii=False)
@@ -676,22 +702,65 @@ def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
     settings = {**read_settings(folder), "tokenizer_class": name}
     written = _object(_file_text(folder / SETTINGS), str(folder / SETTINGS)) if (folder / SETTINGS).is_file() else {}
     settings |= {key: bool(written[key]) for key in ("do_lower_case", "tokenize_chinese_chars") if key in written}
-    try:
-        return tokenizer_of_pieces(lines, added, settings, str(folder))
+    try:  # of equal lines the last one counts
+        content = word_piece_json({piece: id for id, piece in enumerate(lines)}, added, settings)
     except KeyError as error:
         raise UserError(f"the vocabulary has no {error.args[0]}", str(file), _AGAIN) from None
+    if not (folder / TASK).is_file():
+        content = _with_added_tokens(content, settings, read_network_config(folder), folder)
+    text = json.dumps(content, ensure_ascii=False)
+    return LibraryTokenizer(text, settings, str(folder), content, str(beside if added else file))
 
 
-def tokenizer_of_pieces(
-    pieces: Sequence[str], added: Mapping[str, int], settings: Mapping[str, Any], where: str
-) -> LibraryTokenizer:
-    """A WordPiece tokenizer over `pieces`, of which the last of equal ones counts, and the tokens `added`.
+def tokenizer_of_pieces(pieces: Sequence[str], settings: Mapping[str, Any], where: str) -> LibraryTokenizer:
+    """A WordPiece tokenizer over `pieces`. `settings`: tokenizer_config.json; `where`: for messages."""
+    content = word_piece_json({piece: id for id, piece in enumerate(pieces)}, {}, settings)
+    return LibraryTokenizer(json.dumps(content, ensure_ascii=False), settings, where, content, where)
 
-    `settings`: tokenizer_config.json; `where`: for messages. KeyError, naming it: a special token is missing.
-    """
-    content = word_piece_json({piece: id for id, piece in enumerate(pieces)}, added, settings)
-    file = f"{where}/{ADDED_TOKENS if added else VOCABULARY}"
-    return LibraryTokenizer(json.dumps(content, ensure_ascii=False), settings, where, content, file)
+
+def _with_added_tokens(
+    content: dict[str, Any], settings: Mapping[str, Any], config: Mapping[str, Any], folder: Path
+) -> dict[str, Any]:
+    """A tokenizer.json with the tokens that other files of `folder` add, and with their flags, as in Transformers:
+    added_tokens_decoder in `settings`, tokenizer_config.json, else added_tokens.json, and further special tokens in
+    `settings`, which have no ids. The same object if that changes nothing. UserError: a token cannot be added."""
+    beside, decoder = folder / ADDED_TOKENS, settings.get(_DECODER)
+    entries: list[tuple[Path, Any, Any]] = []  # where it stands, id, token
+    if isinstance(decoder, dict):
+        entries = [(folder / SETTINGS, int(id) if id.isdecimal() else id, token) for id, token in decoder.items()]
+    elif beside.is_file():
+        entries = [(beside, id, token) for token, id in _object(_file_text(beside), str(beside)).items()]
+    further = [settings[name] for name in _FURTHER if isinstance(settings.get(name), list)]
+    entries += [(folder / SETTINGS, None, token) for tokens in further for token in tokens]
+    for file, id, token in entries:
+        if not content_of(token) or type(id) not in (int, NoneType):
+            raise UserError(f"{str(token)[:40]!r} is no token with a number", str(file), _AGAIN)
+    if not entries:
+        return content
+    ids = {token: id for id, token in _tokens(content, str(folder / TOKENIZER)).items()}
+    size, rows = max(ids.values()) + 1, config.get("vocab_size")
+    added = {entry["content"]: entry for entry in _added(content)}
+    special = {content_of(settings.get(f"{name}_token")) for name in _NAMES}
+    for file, id, token in sorted(entries, key=lambda entry: math.inf if entry[1] is None else entry[1]):
+        name = str(content_of(token))
+        if name not in ids:
+            wrong = f"the next id of the vocabulary is {size}" if id not in (None, size) else None
+            wrong = f"the network has {rows} rows (config.json)" if type(rows) is int and size >= rows else wrong
+            if wrong is not None:
+                message = f"adds the token {name[:40]!r} as {size if id is None else id}, but {wrong}"
+                raise UserError(message, str(file), f"delete the token there, or {_AGAIN}")
+            ids[name], size = size, size + 1
+        if name not in added or isinstance(token, dict):
+            is_special = id is None or name in special
+            flags = {**_FLAGS, "normalized": not is_special, "special": is_special}
+            told = token.items() if isinstance(token, dict) else ()
+            flags |= {key: value for key, value in told if key in flags and isinstance(value, bool)}
+            added[name] = {"id": ids[name], "content": name, **flags}
+    return content if [*added.values()] == _added(content) else {**content, "added_tokens": [*added.values()]}
+
+
+_FLAGS = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+_DECODER, _FURTHER = "added_tokens_decoder", ("additional_special_tokens", "extra_special_tokens")
 
 
 def as_transformers_reads(
@@ -699,14 +768,32 @@ def as_transformers_reads(
 ) -> dict[str, Any]:
     """A tokenizer.json as Transformers 5 reads it beside `settings`, tokenizer_config.json, and `config`, config.json:
     some classes make the parts anew whose keys stand in `settings`. The same object if that changes nothing."""
+    types: list[Any] = []
+    for place in ("normalizer", "pre_tokenizer"):
+        _changed(content.get(place), lambda part: types.append(part.get("type")))
+    if tuple(types) == PARTS:  # nlpctl's own, of a vocab.txt: it has settled what the keys say
+        return content
     changed, name = dict(content), class_in_transformers(settings, config)
-    for place, kind, classes, keys in _MADE_ANEW:
-        part = content.get(place)
-        if name in classes and isinstance(part, dict) and part.get("type") == kind:
-            told = {theirs: settings[key] for key, theirs in keys.items() if isinstance(settings.get(key), bool)}
-            if {**part, **told} != part:
-                changed[place] = {**part, **told}
+    for place, kind, classes, keys, values in _MADE_ANEW:
+        if name in classes and place in content:
+            told = {theirs: values[settings[key]] for key, theirs in keys.items() if type(settings.get(key)) is bool}
+            changed[place] = _changed(content[place], functools.partial(_with_values, kind, told))
     return content if changed == content else changed
+
+
+def doubts(tokenizer: LibraryTokenizer, folder: Path) -> Iterator[str]:
+    """What tokenizer_config.json says and the tokenizer of `folder` does not do, or does to the harm of texts."""
+    settings = read_settings(folder)
+    kind = class_in_transformers(settings, read_network_config(folder))
+    strips = tokenizer.strips_accents
+    reads = {"do_lower_case": tokenizer.do_lower_case, "strip_accents": strips, "keep_accents": not strips}
+    for key in _OF_NORMALIZERS.get(kind, ()):
+        if type(settings.get(key)) is bool and settings[key] is not reads[key]:
+            told = f"{key} is {json.dumps(settings[key])}, and tokenizer.json reads texts otherwise, which counts"
+            yield f"{told}; {kind} of Transformers goes by the key"
+    for name, token in tokenizer.special_names.items():
+        if token in tokenizer.all_special_tokens and (token.isalnum() or len(token) == 1):
+            yield f"{name}_token is {token!r}, so that word is unknown in texts: name a token that no text has"
 
 
 def class_in_transformers(settings: Mapping[str, Any], config: Mapping[str, Any]) -> str:
@@ -727,20 +814,30 @@ _ROBERTAS = (
     *("RobertaTokenizer", "GPT2Tokenizer", "BartTokenizer", "LongformerTokenizer", "DebertaTokenizer"),
     *("LEDTokenizer", "MvpTokenizer"),
 )
+_OF_NORMALIZERS = dict.fromkeys(_BERTS, ("do_lower_case", "strip_accents")) | {
+    "AlbertTokenizer": ("do_lower_case", "keep_accents"), "DebertaV2Tokenizer": ("do_lower_case",),
+}  # fmt: skip
+_XLM_ROBERTAS = ("XLMRobertaTokenizer", "CamembertTokenizer", "AlbertTokenizer")
 _CLASS_OF_TYPE = dict.fromkeys(
     ("bert", "electra", "distilbert", "ernie", "convbert", "megatron-bert", "mobilebert", "squeezebert", "layoutlm"),
     "BertTokenizer",
 ) | {
     "mpnet": "MPNetTokenizer", "funnel": "FunnelTokenizer", "splinter": "SplinterTokenizer",
     "roformer": "RoFormerTokenizer", "roberta": "RobertaTokenizer", "longformer": "RobertaTokenizer",
-    "deberta": "DebertaTokenizer",
+    "deberta": "DebertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer",
+    "albert": "AlbertTokenizer", "deberta-v2": "DebertaV2Tokenizer",
 }  # fmt: skip
+_AS_IT_IS = {True: True, False: False}
 _CASE = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
-_MADE_ANEW: tuple[tuple[str, str, tuple[str, ...], Mapping[str, str]], ...] = (
-    ("normalizer", "BertNormalizer", _BERTS, {**_CASE, "tokenize_chinese_chars": "handle_chinese_chars"}),
-    ("normalizer", "BertNormalizer", ("RoFormerTokenizer",), _CASE),
-    ("pre_tokenizer", "ByteLevel", _ROBERTAS, {"add_prefix_space": "add_prefix_space"}),
+_BLANK = {"add_prefix_space": "prepend_scheme"}
+_MADE_ANEW: tuple[tuple[str, str, tuple[str, ...], Mapping[str, str], Mapping[bool, Any]], ...] = (
+    ("normalizer", "BertNormalizer", _BERTS, {**_CASE, "tokenize_chinese_chars": "handle_chinese_chars"}, _AS_IT_IS),
+    ("normalizer", "BertNormalizer", ("RoFormerTokenizer",), _CASE, _AS_IT_IS),
+    ("pre_tokenizer", "ByteLevel", _ROBERTAS, {"add_prefix_space": "add_prefix_space"}, _AS_IT_IS),
+    ("pre_tokenizer", "Metaspace", _XLM_ROBERTAS, _BLANK, {True: "always", False: "never"}),
+    ("pre_tokenizer", "Metaspace", ("DebertaV2Tokenizer",), _BLANK, {True: "always", False: "first"}),
 )
+_COUNTED = {key for _, _, _, keys, _ in _MADE_ANEW for key in keys}
 
 
 def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
@@ -763,7 +860,6 @@ def read_settings(folder: Path) -> dict[str, Any]:
         if (folder / name).is_file():
             settings |= {key: value for key, value in _object(_file_text(folder / name), str(folder / name)).items()
                          if value is not None}  # fmt: skip
-    settings.pop("added_tokens_decoder", None)  # as in tokenizer.json
     if _SURROGATES.search(json.dumps(settings, ensure_ascii=False)):
         raise UserError("has half of a surrogate pair, which no file can hold", str(folder / SETTINGS), _AGAIN)
     return settings
@@ -792,9 +888,9 @@ def _parsed(text: str, folder: str) -> dict[str, Any]:
     return _object(text, f"{folder}/{TOKENIZER}")
 
 
-def _is_path_or_code(key: str) -> bool:
-    """What of tokenizer_config.json is not kept: files beside the old folder, code."""
-    return key.endswith("_file") or key in ("init_args", "auto_map", "name_or_path")
+def _is_not_kept(key: str) -> bool:
+    """What of tokenizer_config.json: files beside the old folder, code, and tokens that tokenizer.json has now."""
+    return key.endswith("_file") or key in ("init_args", "auto_map", "name_or_path", _DECODER)
 
 
 def _tokens(content: Mapping[str, Any], file: str) -> dict[int, str]:
@@ -859,7 +955,7 @@ def _templates(post_processor: Any, file: str) -> tuple[_Template, _Template]:
 
 
 def _library(content: Mapping[str, Any], hidden: Mapping[int, str], file: str) -> Tokenizer:
-    """The tokenizer of the library. `hidden`: the special tokens by id, which get names that no text can spell."""
+    """The tokenizer of the library. `hidden`: special tokens by id, which get names that no text can spell."""
     model = dict(content["model"])
     secret = secrets.token_hex(16)
     names = {token: f"{secret}-{id}" for id, token in hidden.items()}
@@ -979,13 +1075,25 @@ def _renumbered(part: Any, places: Mapping[int, int]) -> Any:
     return changed
 
 
-def _without_prefix(part: Any) -> Any:
-    """A normaliser or pre-tokenizer that puts no blank before a text."""
+def _changed(part: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """A normaliser or pre-tokenizer with a change made to it, or to each part of a sequence; None leaves that out."""
     if not isinstance(part, dict):
         return part
     for name in ("normalizers", "pretokenizers"):
         if isinstance(part.get(name), list):
-            return {**part, name: [changed for each in part[name] if (changed := _without_prefix(each)) is not None]}
+            parts = [change(each) if isinstance(each, dict) else each for each in part[name]]
+            return {**part, name: [each for each in parts if each is not None]}
+    return change(part)
+
+
+def _with_values(kind: str, values: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**part, **values} if part.get("type") == kind else part
+
+
+def _without_prefix(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """A normaliser or pre-tokenizer that puts no blank before a text."""
+    if part.get("type") == "Sequence":
+        return _changed(part, _without_prefix)
     if part.get("type") == "Prepend":
         return None
     if part.get("type") == "Metaspace":

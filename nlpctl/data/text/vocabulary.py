@@ -65,7 +65,7 @@ def make_tokenizer(vocabulary: Sequence[str], architecture: str, lowercase: bool
     name = TOKENIZER_CLASSES[architecture]
     # AutoTokenizer and RobertaTokenizer of PaddleNLP go by init_class, Hugging Face by tokenizer_class.
     settings = {"do_lower_case": lowercase, **SPECIAL_TOKENS, "init_class": name, "tokenizer_class": name}
-    return tokenizer_of_pieces(vocabulary, {}, settings, "model.from_scratch.vocabulary")
+    return tokenizer_of_pieces(vocabulary, settings, "model.from_scratch.vocabulary")
 
 
 def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:

@@ -18,7 +18,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from nlpctl.data.text.library_tokenizer import (
     LibraryEncoder,
     LibraryTokenizer,
+    doubts,
     read_library_tokenizer,
+    read_word_pieces,
 )
 from nlpctl.data.text.masking import CorpusTokens, WholeWords
 from nlpctl.data.text.piece_spans import read_pieces
@@ -28,11 +30,13 @@ from nlpctl.errors import UserError
 from tests.helpers.library_tokenizers import (
     CORPUS,
     KINDS,
+    SETTINGS,
     SPECIALS,
     bytes_bpe,
     fallback_bpe,
     gemma_bpe,
     unigram,
+    with_sentencepiece_model,
     written,
 )
 
@@ -159,6 +163,49 @@ def test_the_classes_that_make_the_blank_anew(tmp_path, name, model_type, blank)
     (folder / "config.json").write_text(json.dumps({"model_type": model_type}))
     tokenizer = read_library_tokenizer(folder)
     assert tokenizer.ids("fox") == tokenizer.inside(" fox" if blank else "fox")
+
+
+def test_a_part_in_a_sequence_goes_by_tokenizer_config_too(tmp_path):
+    content, settings = bert()
+    content["normalizer"] = {"type": "Sequence", "normalizers": [{"type": "NFKC"}, content["normalizer"]]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "do_lower_case": False}))
+    assert read_library_tokenizer(tmp_path).tokenize("Ｈello") == ["Hello"]
+    content = json.loads(bytes_bpe().to_str())
+    digits = {"type": "Digits", "individual_digits": True}
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [digits, content["pre_tokenizer"]]}
+    told = {**SETTINGS, "tokenizer_class": "RobertaTokenizer"}
+    for blank in (True, False):
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({**told, "add_prefix_space": blank}))
+        tokenizer = read_library_tokenizer(tmp_path)
+        assert tokenizer.begins_words is blank
+        tokenizer.save_pretrained(tmp_path)
+        assert read_library_tokenizer(tmp_path).begins_words is blank
+
+
+@pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "CamembertTokenizerFast", "AlbertTokenizer"])
+def test_the_blank_before_a_unigram_model_goes_by_tokenizer_config_too(name, tmp_path):
+    for blank in (True, False):
+        folder = written(tmp_path, unigram(), tokenizer_class=name, add_prefix_space=blank)
+        assert read_library_tokenizer(folder).begins_words is blank
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "key"),
+    [
+        ("AlbertTokenizer", {"do_lower_case": False}, "do_lower_case is false"),
+        ("AlbertTokenizer", {"keep_accents": False}, "keep_accents is false"),
+        ("BertTokenizer", {"strip_accents": True}, "strip_accents is true"),
+        ("BertTokenizer", {"strip_accents": False, "do_lower_case": True}, None),
+        ("PreTrainedTokenizerFast", {"do_lower_case": False}, None),
+    ],
+)
+def test_settings_that_contradict_tokenizer_json_are_told(name, told, key, tmp_path):
+    """Where there is no part of which they could be a setting."""
+    folder = written(tmp_path, unigram(), tokenizer_class=name, **told)
+    found = list(doubts(read_library_tokenizer(folder), folder))
+    assert [each.partition(",")[0] for each in found] == ([] if key is None else [key])
 
 
 def test_a_copy_of_a_tokenizer_says_how_it_reads(tmp_path):
@@ -607,6 +654,88 @@ def test_a_wordpiece_with_ids_that_are_none(tmp_path):
         read_library_tokenizer(tmp_path)
 
 
+E1 = {"content": "[E1]", "lstrip": True, "normalized": False}
+
+
+def folder_of_bert(folder, settings, **files):
+    """`files`: by their names without .json."""
+    content, names = bert()
+    contents = {"tokenizer": content, "config": {"vocab_size": 18}, "tokenizer_config": names | settings, **files}
+    for name, value in contents.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    (folder / "vocab.txt").write_text("\n".join(content["model"]["vocab"]), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("settings", "files"),
+    [
+        ({"added_tokens_decoder": {"17": E1}}, {}),
+        ({}, {"added_tokens": {"[E1]": 17}}),
+        ({"additional_special_tokens": ["[E1]"]}, {"added_tokens": {"[E1]": 17}}),
+        ({"additional_special_tokens": ["[E1]"]}, {}),
+        ({"extra_special_tokens": [E1]}, {}),
+        ({}, {"special_tokens_map": {"additional_special_tokens": ["[E1]"]}}),
+    ],
+)
+def test_tokens_that_other_files_add(settings, files, tmp_path):
+    """As Transformers adds them, which gives these ids and flags."""
+    folder = folder_of_bert(tmp_path, settings, **files)
+    for tokenizer in (read_library_tokenizer(folder), read_word_pieces(folder, "BertTokenizer")):
+        assert tokenizer.tokenize("a [E1] b") == ["a", "[E1]", "b"]
+        assert tokenizer.get_added_vocab() == {"[E1]": 17}
+        assert tokenizer.strips_before("[E1]") is ("lstrip" in str(settings))
+    (folder / "task.json").write_text("{}")  # of nlpctl, which trained it as tokenizer.json alone reads
+    tokenizer = read_library_tokenizer(folder)
+    assert "[E1]" not in tokenizer.get_vocab()
+    tokenizer.save_pretrained(folder)
+    assert "[E1]" not in (folder / "tokenizer_config.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "files", "told"),
+    [
+        ({"added_tokens_decoder": {"20": E1}}, {}, "tokenizer_config.json: adds the token .* as 20, but the next id"),
+        ({}, {"added_tokens": {"[E1]": 5}}, "added_tokens.json: adds the token .* as 5, but the next id .* is 17"),
+        ({"added_tokens_decoder": {"x": E1}}, {}, "tokenizer_config.json: .* is no token with a number"),
+        ({}, {"added_tokens": {"[E1]": "7"}}, "added_tokens.json: .* is no token with a number"),
+        ({"extra_special_tokens": ["[E1]", "[E2]"]}, {}, r"'\[E2\]' as 18, but the network has 18 rows"),
+    ],
+)
+def test_tokens_that_cannot_be_added(settings, files, told, tmp_path):
+    with pytest.raises(UserError, match=told):
+        read_library_tokenizer(folder_of_bert(tmp_path, settings, **files))
+
+
+def test_flags_that_tokenizer_config_gives_a_token(tmp_path):
+    content, settings = bert()
+    content["added_tokens"].append(added(17, "cat") | {"single_word": True})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    for alone, pieces in ((True, ["[UNK]"]), (False, ["cat", "cat"])):
+        decoder = {"17": {"content": "cat", "single_word": alone}}
+        (tmp_path / "tokenizer_config.json").write_text(json.dumps({**settings, "added_tokens_decoder": decoder}))
+        assert read_library_tokenizer(tmp_path).tokenize("catcat") == pieces
+
+
+def test_special_tokens_that_are_split_as_any_text(tmp_path):
+    library = bytes_bpe()
+    library.add_special_tokens(["[E1]"])
+    library.add_tokens(["[E2]"])
+    for split in (False, True):
+        tokenizer = read_library_tokenizer(written(tmp_path, library, split_special_tokens=split))
+        tokens = tokenizer.tokenize("a [E1] [E2]")
+        assert ("[E1]" in tokens, "[E2]" in tokens) == (not split, True)
+
+
+def test_a_word_that_is_named_as_a_special_token(tmp_path):
+    """Around texts stand others: it is a word like any. Padding and the like are none, which is told."""
+    tokenizer = read_library_tokenizer(folder_of_bert(tmp_path, {"cls_token": "hello", "mask_token": "b"}))
+    assert tokenizer.tokenize("hello b") == ["hello", "[UNK]"]
+    assert tokenizer.build_inputs_with_special_tokens([]) == [2, 3]
+    (told,) = doubts(tokenizer, tmp_path)
+    assert told == "mask_token is 'b', so that word is unknown in texts: name a token that no text has"
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -697,6 +826,13 @@ def test_a_sentencepiece_model_gives_its_own_ids(model_type, tmp_path):
     assert [form for form in forms if form in ends] == ends
     assert (row.token_type_ids[-1:] or [0]) == [0 if model_type == "xlm-roberta" else 1]
     assert tokenizer.mask_token_id < len(tokenizer)
+
+
+def test_a_token_added_to_a_sentencepiece_model(tmp_path):
+    folder = with_sentencepiece_model(written(tmp_path, unigram()))
+    size = len(read_library_tokenizer(folder))
+    (folder / "added_tokens.json").write_text(json.dumps({"[E1]": size}))
+    assert read_library_tokenizer(folder).tokenize("the [E1]")[-1] == "[E1]"
 
 
 def field(number, value):
