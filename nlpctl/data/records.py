@@ -187,5 +187,5 @@ def with_json_values(row: Row, not_finite: list[str]) -> Row:
 def warn_of_nulls(not_finite: Sequence[str], output: Path) -> None:
     """Warn of what `with_json_values` found."""
     if not_finite:
-        count = counted(len(not_finite), "numbers")
-        console.warn(f"{output} has null in place of {count} that JSON does not know (NaN, infinity); {not_finite[0]}")
+        lost = f"{counted(len(not_finite), 'numbers')} that JSON does not know (NaN, infinity), first {not_finite[0]}"
+        console.warn(f"{output} has null in place of {lost}")
