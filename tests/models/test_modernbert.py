@@ -106,6 +106,18 @@ def test_a_config_of_another_network_is_refused(folder, values, told):
         load(folder)
 
 
+def test_half_a_window(folder):
+    """Transformers 5 reads sliding_window before local_attention."""
+    ids = paddle.to_tensor(some(2, 7))
+    rewrite(folder, local_attention=2)
+    expected = load(folder).network(ids).numpy()
+    rewrite(folder, local_attention=8, sliding_window=1)
+    model = load(folder)
+    np.testing.assert_array_equal(model.network(ids).numpy(), expected)
+    assert model.network.config.local_attention == 2
+    assert config_to_huggingface(vars(model.network.config), "Model", "")["local_attention"] == 2
+
+
 def test_gelu_by_tanh(folder):
     exact = load(folder).network(paddle.to_tensor(some(2, 7))).numpy()
     rewrite(folder, hidden_activation="gelu_pytorch_tanh")
