@@ -155,6 +155,15 @@ def test_back_in_the_layout_of_transformers(name):
     assert len(ours) > 12
 
 
+def test_positions_of_mpnet_with_another_padding(tmp_path):
+    """Transformers does not count tokens with the id 1, though that is another word than padding."""
+    folder = Path(shutil.copytree(ENCODERS / "mpnet", tmp_path / "model"))
+    values = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(values | {"pad_token_id": 0}))
+    logits = network_of(folder)(paddle.to_tensor([[7, 1, 9, 1, 1, 33, 2, 0, 0]])).numpy()
+    np.testing.assert_allclose(logits, [[0.506553, 0.763546, 0.060407]], atol=1e-5)  # of Transformers 5.24
+
+
 def test_camembert_is_xlm_roberta(tmp_path):
     folder = Path(shutil.copytree(ENCODERS / "xlm-roberta", tmp_path / "model"))
     values = json.loads((folder / "config.json").read_text())

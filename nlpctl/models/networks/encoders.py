@@ -102,13 +102,15 @@ class Embeddings(nn.Layer):
     def sum(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None) -> paddle.Tensor:
         total = self.word_embeddings(input_ids)
         if self.first is not None:
-            # Positions count from `first`; padding, on the right, has one that nobody looks at.
-            places = paddle.cumsum(paddle.ones_like(input_ids), axis=-1) + (self.first - 1)
-            total = total + self.position_embeddings(places)
+            total = total + self.position_embeddings(self.places(input_ids, self.first))
         if self.kinds:
             kinds = paddle.zeros_like(input_ids) if token_type_ids is None else token_type_ids
             total = total + self.token_type_embeddings(kinds)
         return total
+
+    def places(self, input_ids: paddle.Tensor, first: int) -> paddle.Tensor:
+        """They count from `first`; padding, on the right, has one that nobody looks at."""
+        return paddle.cumsum(paddle.ones_like(input_ids), axis=-1) + (first - 1)
 
 
 class Attention(nn.MultiHeadAttention):
@@ -467,6 +469,13 @@ class HFMPNetConfig(EncoderConfig):
         self.relative_attention_num_buckets = relative_attention_num_buckets
 
 
+class MPNetEmbeddings(Embeddings):
+    def places(self, input_ids: paddle.Tensor, first: int) -> paddle.Tensor:
+        """Transformers does not count tokens with the id 1, whatever pad_token_id is."""
+        counted = (input_ids != 1).astype("int64")
+        return paddle.cumsum(counted, axis=-1) * counted + (first - 1)
+
+
 class BiasedAttention(nn.MultiHeadAttention):
     """Paddle's; its heads are not alike, since each has its own numbers for distances."""
 
@@ -479,12 +488,15 @@ class HFMPNetPretrainedModel(EncoderNetwork):
 
 
 class HFMPNetModel(EncoderModel, HFMPNetPretrainedModel):
-    first_position = 2  # behind that of padding, 1, whatever pad_token_id is
+    first_position = 2
 
     def __init__(self, config: HFMPNetConfig, pooled: bool = False):
         super().__init__(config, pooled)
         self.relative_attention_bias = nn.Embedding(config.relative_attention_num_buckets, config.num_attention_heads)
         self.distances = Distances(_mpnet_buckets(_apart(config)))
+
+    def make_embeddings(self, config: EncoderConfig) -> nn.Layer:
+        return MPNetEmbeddings(config, self.first_position, config.type_vocab_size)
 
     def change_attention(self, layer: nn.TransformerEncoderLayer, config: EncoderConfig) -> None:
         layer.self_attn = BiasedAttention(
