@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import ENCODERS, Family, Head
 from nlpctl.models.huggingface_layout import ACTIVATIONS, TANH_GELU
+from nlpctl.models.networks import common
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
@@ -43,8 +45,8 @@ def make_config(
 ) -> Any:
     """PaddleNLP's config object for a network over `labels`, of which there may be none.
 
-    `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that the
-    config does not have.
+    `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that change
+    nothing in a network of `family`.
     """
     try:
         # Without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds.
@@ -56,7 +58,7 @@ def make_config(
         reason = (str(error).splitlines() or [""])[0][:200]
         message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
         raise UserError(message, "config.json", _COPY_CONFIG) from error
-    _check_overrides(config, overrides, own)
+    _check_overrides(family, config, overrides, own)
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
@@ -195,10 +197,7 @@ def _is_no_share(key: str, value: Any) -> bool:
 
 def _check_numbers(config: Any, where: str) -> None:
     """UserError for a dropout that is no probability and the like: Paddle's layers say so at the first batch only."""
-    made_by = [vars(each)["__init__"] for each in reversed(type(config).__mro__) if "__init__" in vars(each)]
-    parameters = [each for made in made_by[1:] for each in inspect.signature(made).parameters.values()]
-    defaults = {each.name: each.default for each in parameters}
-    problems = []
+    defaults, problems = _defaults(config), []
     for key, value in vars(config).items():
         # An id that a tokenizer lacks may be null.
         is_number = type(defaults.get(key)) in (int, float) and not key.endswith("_token_id")
@@ -220,18 +219,35 @@ def _check_numbers(config: Any, where: str) -> None:
         raise UserError(problems=problems)
 
 
-def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> None:
-    known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
+def _defaults(config: Any) -> dict[str, Any]:
+    """The keys of a family's config, without those that every config of PaddleNLP has, and their defaults."""
+    made_by = [vars(each)["__init__"] for each in reversed(type(config).__mro__) if "__init__" in vars(each)]
+    parameters = [each for made in made_by[1:] for each in inspect.signature(made).parameters.values()]
+    return {each.name: each.default for each in parameters}
+
+
+def _check_overrides(family: Family, config: Any, overrides: Mapping[str, Any], own: bool) -> None:
+    if not overrides:
+        return
+    code = inspect.getsource(family.module) + inspect.getsource(common)
+    # Some families have keys that nothing reads, such as layer_norm_eps of ERNIE.
+    known = [
+        key
+        for key in {**_defaults(config), "classifier_dropout": None}
+        if key in vars(config) and key not in _NOT_OVERRIDABLE and re.search(rf"\b{key}\b", code)
+    ]
     problems = []
     for key, value in overrides.items():
         where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
             from_what = "for its own calls" if key in OUTPUT_KEYS else "from the labels and the weights"
             problems.append(Problem(f"is set by nlpctl {from_what}", where, "remove it"))
-        elif key not in known and not own:
+        elif key not in vars(config) and not own:
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
+        elif key not in known and not own:
+            problems.append(Problem("cannot be changed in this network", where, f"remove it; {', '.join(known)} can"))
         elif _is_no_share(key, value):
             problems.append(Problem(f"{value!r} is not a probability", where, "give a number from 0 to 1"))
     if problems:

@@ -215,6 +215,11 @@ def test_config_overrides(paddle_folder):
         ({"hidden_dropout": 0.1}, "(?s)model.config.hidden_dropout: no such key.*did you mean hidden_dropout_prob"),
         ({"num_labels": 3}, "model.config.num_labels: is set by nlpctl"),
         ({"output_attentions": True}, "model.config.output_attentions: is set by nlpctl"),
+        # Of every config of PaddleNLP, or of this one, and no layer reads them.
+        ({"is_decoder": True}, "(?s)config.is_decoder: cannot be changed in this network.*remove it; vocab_size"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings: cannot be changed"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps: cannot be changed"),
+        ({"pool_act": "relu"}, "pool_act: cannot be changed"),
         ({"hidden_size": 16}, "parameters have another shape"),
         ({"num_attention_heads": 3}, "(?s)describes no Ernie network.*num_attention_heads"),
         ({"hidden_act": "gelu_fast"}, "no activation 'gelu_fast'"),
