@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.saved_model import written_classes
 from nlpctl.errors import UserError
 
 if TYPE_CHECKING:
@@ -49,7 +50,12 @@ class Layout:
     Hugging Face ties them when it reads. `keys`: Hugging Face's key of the config -> PaddleNLP's. `defaults`: under
     Hugging Face's keys, what Transformers takes for a key that its config.json lacks, where PaddleNLP takes something
     else. `fixed`: under PaddleNLP's keys, the only values that a network in Hugging Face's layout can have; they are
-    not written. `written`: under Hugging Face's keys, what PaddleNLP's networks always compute with.
+    not written. `unread`: PaddleNLP's keys that Transformers does not read. `preferred`: PaddleNLP's keys that
+    Transformers reads too, before its own.
+
+    The last two are of networks of PaddleNLP that are not AS_TRANSFORMERS. `written`: under Hugging Face's keys, what
+    they always compute with. `of_heads`: by the end of their class, under PaddleNLP's keys, with which values alone
+    their heads compute what those of Transformers do.
     """
 
     name: str
@@ -63,7 +69,10 @@ class Layout:
     tied: frozenset[str] = frozenset()
     defaults: Mapping[str, Any] = field(default_factory=dict)
     fixed: Mapping[str, Any] = field(default_factory=dict)
+    unread: tuple[str, ...] = ()
+    preferred: tuple[str, ...] = ()
     written: Mapping[str, Any] = field(default_factory=dict)
+    of_heads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry | None:
         """The entry of a parameter under Hugging Face's name, given without the prefix."""
@@ -86,10 +95,15 @@ def _parameter(theirs: str, ours: str = "", *heads: str) -> Entry:
     return Entry(theirs, ours or theirs, alone=True, heads=heads)
 
 
+# In a config of PaddleNLP's: its network computes as Transformers does, also where no key of PaddleNLP's says so
+# (upstream/unread_config.py).
+AS_TRANSFORMERS = "as_transformers"
 # Values of hidden_act: those that Paddle and Transformers call alike, and what Transformers calls the approximation of
 # GELU by tanh.
 ACTIVATIONS = ("gelu", "relu", "relu6", "silu", "swish", "mish", "tanh", "sigmoid")
-TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
+TANH_GELU = ("gelu_new", "gelu_fast", "gelu_accurate", "gelu_pytorch_tanh", "gelu_python_tanh")
+_GELU_TOO = "gelu_python"
+OTHER_MODEL = "take another model: this one would answer otherwise than it was trained"
 # Under Hugging Face's keys: what changes the arithmetic of Transformers' encoders, and the only value that is computed.
 _ONLY: Mapping[str, Any] = {
     "is_decoder": False,
@@ -198,31 +212,42 @@ _SIZES = _same(
     "initializer_range", "pad_token_id",
 )  # fmt: skip
 _EPSILON = _same("layer_norm_eps")
+_HEAD_DROPOUT = _same("classifier_dropout")
+_BERT_UNREAD = ("pool_act", "fuse", "dropout")
 
 LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
     "bert": Layout(
-        "Bert", "bert", "bert", (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_BERT_WORDS), _SIZES | _EPSILON,
-        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"pool_act": "tanh"},
+        "Bert", "bert", "bert", (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_BERT_WORDS),
+        _SIZES | _EPSILON | _HEAD_DROPOUT,
+        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"pool_act": "tanh"}, unread=_BERT_UNREAD,
     ),
     "ernie": Layout(
         "Ernie", "ernie", "ernie",
         (*_EMBEDDINGS, _module("embeddings.task_type_embeddings"), *_LAYERS, *_POOLER, *_HEADS, *_BERT_WORDS),
-        _SIZES | _same("task_type_vocab_size", "use_task_id"),
-        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"pool_act": "tanh"},
+        _SIZES | _EPSILON | _HEAD_DROPOUT | _same("task_type_vocab_size", "use_task_id"),
+        tied=_BERT_TIED, defaults={"type_vocab_size": 2}, fixed={"task_id": 0}, unread=_BERT_UNREAD,
         written={"layer_norm_eps": 1e-12},
     ),
     "roberta": Layout(
         "Roberta", "roberta", "roberta",
-        (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_TWO_LAYERS, *_ROBERTA_WORDS), _SIZES | _EPSILON,
+        (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_TWO_LAYERS, *_ROBERTA_WORDS),
+        _SIZES | _EPSILON | _HEAD_DROPOUT,
         aliases=("xlm-roberta", "camembert"),
         tied=frozenset(("lm_head.decoder.weight", "lm_head.decoder.bias")),
-        defaults={"type_vocab_size": 2, "pad_token_id": 1},
+        defaults={"vocab_size": 50265, "type_vocab_size": 2, "pad_token_id": 1},
     ),
     "electra": Layout(
         "Electra", "electra", "electra",
         (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_ELECTRA_WORDS),
-        _SIZES | _EPSILON | _same("embedding_size"),
-        defaults={"embedding_size": 128, "hidden_size": 256},
+        _SIZES | _EPSILON | _HEAD_DROPOUT | _same("embedding_size"),
+        defaults={
+            "vocab_size": 30522, "embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4,
+            "intermediate_size": 1024,
+        },
+        of_heads={
+            "SequenceClassification": {"hidden_act": "gelu"},
+            "MaskedLM": {"hidden_act": "gelu", "layer_norm_eps": 1e-12},
+        },
     ),
     # The thetas stand under the keys of version 4, which version 5 and programs besides Transformers read as well.
     "modernbert": Layout(
@@ -236,6 +261,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             "classifier_dropout", "classifier_bias", "classifier_activation",
         ),
         told_by=r"layers\.\d+\.attn\.", paddle_prefix="modernbert", tied=frozenset(("decoder.weight",)),
+        defaults={"bos_token_id": 50281, "eos_token_id": 50282, "cls_token_id": 50281, "sep_token_id": 50282},
         fixed={"attention_norms": None},
     ),
     "distilbert": Layout(
@@ -258,9 +284,11 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             "n_heads": "num_attention_heads", "hidden_dim": "intermediate_size", "activation": "hidden_act",
             "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
             "max_position_embeddings": "max_position_embeddings", "initializer_range": "initializer_range",
-            "pad_token_id": "pad_token_id",
+            "pad_token_id": "pad_token_id", "seq_classif_dropout": "classifier_dropout",
         },
-        told_by=r"transformer\.layer\.\d+\.", defaults={"n_layers": 6},
+        told_by=r"transformer\.layer\.\d+\.", defaults={"n_layers": 6, "seq_classif_dropout": 0.2},
+        unread=("pool_act", "fuse", "layer_norm_eps"),
+        preferred=("hidden_size", "num_attention_heads", "num_hidden_layers"),
     ),
     "hf_mpnet": Layout(
         "MPNet", "mpnet", "mpnet",
@@ -279,7 +307,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             _parameter("lm_head.bias", "cls.decoder_bias", _WORDS),
         ),
         {key: key for key in _SIZES if key != "type_vocab_size"} | _EPSILON | _same("relative_attention_num_buckets"),
-        defaults={"vocab_size": 30527},
+        defaults={"vocab_size": 30527}, unread=("classifier_dropout",),
     ),
     "hf_albert": Layout(
         "Albert", "albert", "albert",
@@ -300,11 +328,13 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             _module("predictions.LayerNorm", "cls.layer_norm", _WORDS),
             _parameter("predictions.bias", "cls.decoder_bias", _WORDS),
         ),
-        _SIZES | _EPSILON | _same("embedding_size", "num_hidden_groups", "inner_group_num"),
+        _SIZES | _EPSILON | _same("embedding_size", "num_hidden_groups", "inner_group_num")
+        | {"classifier_dropout_prob": "classifier_dropout"},
         told_by=r"encoder\.albert_layer_groups\.",
         defaults={
             "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64, "intermediate_size": 16384,
             "hidden_act": "gelu_new", "vocab_size": 30000, "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0,
+            "classifier_dropout_prob": 0.1,
         },
     ),
     "hf_deberta_v2": Layout(
@@ -334,18 +364,19 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             "relative_attention", "max_relative_positions", "position_buckets", "position_biased_input",
             "pos_att_type", "share_att_key", "norm_rel_ebd", "conv_kernel_size", "conv_groups", "conv_act",
             "pooler_dropout", "pooler_hidden_act", "embedding_size",
-        ),
+        ) | {"cls_dropout": "classifier_dropout"},
         defaults={"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24,
                   "intermediate_size": 6144},
     ),
     "hf_nezha": Layout(
         "Nezha", "nezha", "nezha", (*_EMBEDDINGS, *_LAYERS, *_POOLER, *_HEADS, *_OWN_BERT_WORDS),
-        _SIZES | _EPSILON | _same("max_relative_position"),
+        _SIZES | _EPSILON | _HEAD_DROPOUT | _same("max_relative_position"), defaults={"classifier_dropout": 0.1},
     ),
     "hf_roformer": Layout(
         "RoFormer", "roformer", "roformer",
         (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_OWN_BERT_WORDS),
         _SIZES | _EPSILON | _same("embedding_size", "rotary_value"),
+        unread=("classifier_dropout",),
     ),
     "hf_convbert": Layout(
         "ConvBert", "convbert", "convbert",
@@ -361,7 +392,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             _module("generator_predictions.LayerNorm", "cls.layer_norm", _WORDS),
             _parameter("generator_lm_head.bias", "cls.decoder_bias", _WORDS),
         ),
-        _SIZES | _EPSILON | _same("embedding_size", "head_ratio", "conv_kernel_size", "num_groups"),
+        _SIZES | _EPSILON | _HEAD_DROPOUT | _same("embedding_size", "head_ratio", "conv_kernel_size", "num_groups"),
         defaults={"embedding_size": 768},
     ),
 }  # fmt: skip
@@ -541,7 +572,11 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
     What Transformers takes for a missing key is filled in where PaddleNLP would take something else. UserError: the
     config asks for something that no network here computes.
     """
-    theirs = None if "paddlenlp_version" in values else values.get("model_type")
+    if "paddlenlp_version" in values:
+        return dict(values)
+    theirs = values.get("model_type")
+    if not isinstance(theirs, str):
+        theirs = _type_of_class(values, where)
     model_type = next((ours for ours, each in LAYOUTS.items() if theirs in (each.model_type, *each.aliases)), None)
     if model_type is None:
         return dict(values)
@@ -555,10 +590,28 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
     for key, only in _ONLY.items():
         if values.get(key) not in (None, only):
             message = f"{key} is {values[key]!r}: the {layout.name} network here computes as with {only!r} only"
-            raise UserError(message, where, "take another model: this one would answer otherwise than it was trained")
-    given = {key: value for key, value in values.items() if key != "pad_token_id" or value is not None}
+            raise UserError(message, where, OTHER_MODEL)
+    # A key that only PaddleNLP's config has would change what is computed.
+    unread = {*layout.fixed, *layout.unread, *layout.keys.values()} - layout.keys.keys()
+    given = {
+        key: "gelu" if value == _GELU_TOO else value
+        for key, value in values.items()
+        if key not in unread and (key != "pad_token_id" or value is not None)
+    }
     named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **given}.items()}
-    return named | {"model_type": model_type}
+    named |= {key: values[key] for key in layout.preferred if key in values}
+    computes_otherwise = layout.written or layout.of_heads
+    return named | ({AS_TRANSFORMERS: True} if computes_otherwise else {}) | {"model_type": model_type}
+
+
+def _type_of_class(values: Mapping[str, Any], where: str) -> str:
+    """The model_type of a config without one, by the class that it names. UserError: it names none that is known."""
+    for name in written_classes(values):
+        for model_type in known_types():
+            if re.match(rf"{model_type.replace('-', '')}(model|for)", name.lower()):
+                return model_type
+    message = "names no network: model_type is missing, and architectures names no class of a family that is known"
+    raise UserError(message, where, 'add "model_type", such as "model_type": "bert"')
 
 
 def config_to_huggingface(values: Mapping[str, Any], head: str, where: str) -> dict[str, Any]:
@@ -572,7 +625,17 @@ def config_to_huggingface(values: Mapping[str, Any], head: str, where: str) -> d
         if values.get(key, value) != value:
             message = f"{key} is {values[key]!r}: {layout.name} networks of Transformers only have {value!r}"
             raise UserError(message, where=where, hint="keep this model in nlpctl's own layout")
-    written = {"architectures": [architecture(values["model_type"], head)], "model_type": layout.model_type}
-    written |= {theirs: values[ours] for theirs, ours in layout.keys.items() if ours in values}
+    name, as_transformers = architecture(values["model_type"], head), values.get(AS_TRANSFORMERS)
+    for key, value in {} if as_transformers else layout.of_heads.get(head, {}).items():
+        if values.get(key, value) != value:
+            message = f"{key} is {values[key]!r}, with which {name} of Transformers has another head than this network"
+            raise UserError(message, where, "keep this model in nlpctl's own layout")
+    written = {"architectures": [name], "model_type": layout.model_type}
+    written |= {
+        theirs: values[ours]
+        for theirs, ours in layout.keys.items()
+        # Without one of its own, a head has the dropout of the encoder, which some classes of Transformers cannot say.
+        if ours in values and not (ours == "classifier_dropout" != theirs and values[ours] is None)
+    }
     labels = {key: values[key] for key in ("id2label", "label2id") if values.get(key)}
-    return written | dict(layout.written) | labels | {"torch_dtype": "float32"}
+    return written | ({} if as_transformers else dict(layout.written)) | labels | {"torch_dtype": "float32"}

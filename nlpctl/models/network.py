@@ -12,7 +12,7 @@ from typing import Any
 from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import ENCODERS, Family, Head
-from nlpctl.models.huggingface_layout import ACTIVATIONS, TANH_GELU
+from nlpctl.models.huggingface_layout import ACTIVATIONS, AS_TRANSFORMERS, OTHER_MODEL, TANH_GELU
 from nlpctl.models.networks import common
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
@@ -25,6 +25,7 @@ from nlpctl.runtime.machine import memory_sizes
 from nlpctl.upstream.counted_parameters import counted_parameters
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.plain_outputs import OUTPUT_KEYS, with_plain_outputs
+from nlpctl.upstream.unread_config import heed_config
 
 # Set by nlpctl from the labels, the weights, what compression did and how it calls networks; an override would
 # contradict them.
@@ -81,9 +82,10 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         _check_numbers(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
     # Paddle looks the activation up by getattr, deep inside a layer: what is there computes all kinds of things.
-    if activation not in ACTIVATIONS and not (family.name in ENCODERS and activation in TANH_GELU):
-        hint = f"hidden_act: {', '.join(ACTIVATIONS)}"
-        raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
+    known = (*ACTIVATIONS, *(TANH_GELU if family.name in ENCODERS else ()))
+    if activation not in known:
+        message = f"hidden_act is {activation!r}: {family.name} networks here compute {', '.join(known)} only"
+        raise UserError(message, where, OTHER_MODEL)
     if head.own is not None:
         return _build_own(family.network_class(head, where), head.own, config)
     try:
@@ -105,6 +107,7 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
 def build_layers(family: Family, head: Head, config: Any, where: str) -> Any:
     """The layers of `build_network`, for a part of a network: their parameters are named on from those before."""
     network = family.network_class(head, where)(config)
+    heed_config(network, config, AS_TRANSFORMERS in vars(config))
     shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
     # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
     if shape is not None:
@@ -167,10 +170,12 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
     stamp(config, name)
     try:
         with fresh_parameter_names():
-            return network_class(config)
+            network = network_class(config)
     except Exception as error:
         hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
         raise UserError(f"{name} cannot be made: {describe_error(error, __file__)}", USER_NETWORK.key, hint) from None
+    heed_config(network, config, AS_TRANSFORMERS in vars(config))
+    return network
 
 
 def max_positions(network: Any) -> int | None:

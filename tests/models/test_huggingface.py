@@ -640,16 +640,130 @@ def test_what_hugging_faces_layout_cannot_hold():
         to_huggingface({"crf.transitions": np.zeros((2, 2))}, "bert", "TokenClassification", "model")
     with pytest.raises(UserError, match="pool_act is 'relu': Bert networks of Transformers only have 'tanh'"):
         config_to_huggingface({"model_type": "bert", "pool_act": "relu"}, "Model", "config.json")
+    with pytest.raises(UserError, match="task_id is 2: Ernie networks of Transformers only have 0"):
+        config_to_huggingface({"model_type": "ernie", "task_id": 2}, "Model", "config.json")
+    config_to_huggingface({"model_type": "ernie", "pool_act": "relu"}, "Model", "config.json")  # which nothing reads
     with pytest.raises(UserError, match="Hugging Face layout of 'ernie_m' cannot"):
         to_huggingface({}, "ernie_m", "Model", "model")
 
 
-def test_defaults_of_transformers():
+# By model_type what Transformers 5.24 takes for keys that a config.json lacks, without those that follow from others.
+DEFAULTS = json.loads((HUGGINGFACE.parent / "transformers_defaults.json").read_text())
+
+
+@pytest.mark.parametrize("name", sorted(DEFAULTS))
+def test_defaults_of_transformers(name):
     """A key that config.json lacks has the value that Transformers takes, not PaddleNLP's."""
-    assert config_to_paddle({"model_type": "roberta"})["pad_token_id"] == 1
+    values = config_to_paddle({"model_type": name})
+    layout = LAYOUTS[values["model_type"]]
+    config = family_by_type(values["model_type"], "").config_class.from_dict(values)
+    assert {key: getattr(config, layout.keys[key]) for key in DEFAULTS[name]} == DEFAULTS[name]
+
+
+def test_keys_that_config_json_has():
     assert config_to_paddle({"model_type": "roberta", "pad_token_id": 0})["pad_token_id"] == 0
-    assert config_to_paddle({"model_type": "bert"})["type_vocab_size"] == 2
     assert config_to_paddle({"model_type": "unheard"}) == {"model_type": "unheard"}
+    assert config_to_paddle({"model_type": "bert", "hidden_act": "gelu_python"})["hidden_act"] == "gelu"
+
+
+def test_keys_that_only_paddlenlp_reads():
+    """They would change what is computed, and do not in Transformers."""
+    stray = {"pool_act": "relu", "fuse": True, "dropout": 0.9, "task_id": 2}
+    for name in ("bert", "ernie"):
+        plain = config_to_paddle({"model_type": name})
+        assert config_to_paddle({"model_type": name, **stray}) == plain | ({"task_id": 2} if name == "bert" else {})
+    # Transformers reads three names of PaddleNLP's too, before its own.
+    values = {"activation": "gelu", "hidden_act": "relu", "dim": 8, "hidden_dim": 16, "intermediate_size": 20}
+    ours = config_to_paddle({"model_type": "distilbert", "hidden_size": 12, **values})
+    assert (ours["hidden_act"], ours["intermediate_size"], ours["hidden_size"]) == ("gelu", 16, 12)
+
+
+@pytest.mark.parametrize("name", [*FOLDERS, *(f"../encoders/{each}" for each in ENCODERS)])
+def test_a_config_without_model_type_goes_by_its_class(name):
+    values = json.loads((HUGGINGFACE / name / "config.json").read_text())
+    without = {key: value for key, value in values.items() if key != "model_type"}
+    assert config_to_paddle(without) == config_to_paddle(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"architectures": ["BertModel"], "is_decoder": True}, "is_decoder is True: the Bert network here"),
+        ({"architectures": ["BertLMHeadModel"]}, "(?s)model_type is missing.*add \"model_type\""),
+        ({}, "model_type is missing"),
+    ],
+)
+def test_a_config_without_model_type_that_is_refused(values, told):
+    with pytest.raises(UserError, match=told):
+        config_to_paddle(values)
+
+
+# What Transformers 5.24 computes of these folders with other values in config.json: the logits of both rows, or the
+# first scores of words for the third token of each.
+OTHERWISE = {
+    "electra-classifier": ({"hidden_act": "relu"}, [[0.000979, -0.247334, 0.510703], [0.001602, -0.247066, 0.510842]]),
+    "electra-masked-lm": (
+        {"hidden_act": "relu", "layer_norm_eps": 1e-3},
+        [[0.034881, -0.482737, -0.075095, 1.222118], [0.035712, -0.47933, -0.07645, 1.215601]],
+    ),
+    "ernie-classifier": (
+        {"layer_norm_eps": 1e-3}, [[-0.311236, -0.610179, -0.449861], [-0.311498, -0.610278, -0.449556]]
+    ),
+    "ernie-masked-lm": (
+        {"layer_norm_eps": 1e-3}, [[-0.126856, 0.59075, 0.194064, -0.19578], [-0.117156, 0.548458, 0.152894, -0.147562]]
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_paddlenlps_network_computes_otherwise(hugging_face, tmp_path, name):
+    """As Transformers, also from nlpctl's own folder, and written for Transformers again."""
+    folder, (values, expected) = hugging_face(name), OTHERWISE[name]
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
+    words = name.endswith("masked-lm")
+    head = Head("MaskedLM", labelled=False, predicts_words=True) if words else HEAD
+    ids = paddle.to_tensor(json.loads((folder / "expected.json").read_text())["input_ids"])
+    for _ in range(2):
+        model = load_trained(folder, head)
+        model.network.eval()
+        found = model.network(ids, attention_mask=(ids != 0).astype("int64")).numpy()
+        np.testing.assert_allclose(found[:, 2, :4] if words else found, expected, atol=1e-5)
+        folder = tmp_path / "saved"
+        model.network.save_pretrained(str(folder))
+        model.tokenizer.save_pretrained(str(folder))
+    written = config_to_huggingface(vars(model.network.config), head.name, "")
+    assert values == {key: written[key] for key in values}
+
+
+def test_a_head_of_paddlenlp_that_transformers_lacks():
+    for head, values in (("SequenceClassification", {"hidden_act": "relu"}), ("MaskedLM", {"layer_norm_eps": 1e-5})):
+        with pytest.raises(UserError, match=f"{next(iter(values))} is .* ElectraFor{head} of Transformers has another"):
+            config_to_huggingface({"model_type": "electra", **values}, head, "")
+        config_to_huggingface({"model_type": "electra", **values}, "TokenClassification", "")
+
+
+DROPOUTS = {
+    "huggingface/bert-classifier": "classifier_dropout", "huggingface/electra-classifier": "classifier_dropout",
+    "encoders/albert": "classifier_dropout_prob", "encoders/convbert": "classifier_dropout",
+    "encoders/deberta-v2": "cls_dropout", "encoders/distilbert": "seq_classif_dropout",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_dropout_of_the_head(name, tmp_path):
+    folder, key = tmp_path / "model", DROPOUTS[name]
+    shutil.copytree(HUGGINGFACE.parent / name, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {key: 0.625}))
+    for overrides, wanted in (({}, 0.625), ({"classifier_dropout": 0.375}, 0.375)):
+        network = load(folder, **overrides).network
+        head = network.classifier if "electra" in name else network
+        assert head.dropout.p == wanted
+        assert config_to_huggingface(vars(network.config), "SequenceClassification", "")[key] == wanted
+    # Of a network without one of its own: that of the encoder, which Transformers cannot be told under another name.
+    written = config_to_huggingface({**vars(network.config), "classifier_dropout": None}, "SequenceClassification", "")
+    assert written.get(key) is None and (key in written) == (key == "classifier_dropout")
 
 
 def test_rows_that_cannot_be_divided_among_three_layers():

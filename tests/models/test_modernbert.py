@@ -94,7 +94,7 @@ def test_both_versions_of_config_json(folder):
         ({"rope_parameters": {GLOBAL: {"rope_type": "yarn"}}}, "rope_type 'yarn' is not supported"),
         ({"rope_parameters": {"rope_theta": 1e4, "rope_type": "default"}}, "rope_parameters must hold full_"),
         ({"rope_scaling": {"type": "linear"}}, "rope_scaling is .* as with None only"),
-        ({"hidden_activation": "quick_gelu"}, "(?s)'quick_gelu', which is no activation here.*one of gelu, relu"),
+        ({"hidden_activation": "quick_gelu"}, "(?s)'quick_gelu': networks here compute gelu, relu.*take another model"),
         ({"classifier_pooling": "max"}, "classifier_pooling must be cls or mean, not 'max'"),
         ({"layer_types": [GLOBAL]}, "layer_types must be 4 of full_attention and sliding_attention"),
         ({"num_attention_heads": 3}, "hidden_size must be an even multiple of num_attention_heads"),

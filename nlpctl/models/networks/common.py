@@ -17,7 +17,7 @@ import paddle.nn.functional as F
 from paddlenlp.transformers import PretrainedConfig, PretrainedModel
 
 from nlpctl.errors import UserError
-from nlpctl.models.huggingface_layout import ACTIVATIONS, TANH_GELU
+from nlpctl.models.huggingface_layout import ACTIVATIONS, OTHER_MODEL, TANH_GELU
 
 INITIAL_RANGE = 0.1  # of embeddings: uniform in +-0.1, as Paddle's lexical analyser was initialised
 
@@ -27,8 +27,8 @@ def activation(key: str, name: str) -> Callable[[paddle.Tensor], paddle.Tensor]:
     if name in TANH_GELU:
         return _tanh_gelu
     if name not in ACTIVATIONS:
-        hint = f"{key}: one of {', '.join((*ACTIVATIONS, *TANH_GELU))}"
-        raise UserError(f"{key} is {name!r}, which is no activation here", "config.json", hint)
+        known = ", ".join((*ACTIVATIONS, *TANH_GELU))
+        raise UserError(f"{key} is {name!r}: networks here compute {known} only", "config.json", OTHER_MODEL)
     return vars(F)[name]  # F.gelu is the exact one, as Transformers' "gelu"
 
 

@@ -250,7 +250,8 @@ class _Head(EncoderNetwork):
     def __init__(self, config: EncoderConfig):
         super().__init__(config)
         setattr(self, self.base_model_prefix, self.encoder_class(config, pooled=self.pooled))
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        own = config.classifier_dropout
+        self.dropout = nn.Dropout(config.hidden_dropout_prob if own is None else own)
 
     def states(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None) -> paddle.Tensor:
         kinds = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
