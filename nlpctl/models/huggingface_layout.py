@@ -51,7 +51,7 @@ class Layout:
     Hugging Face's keys, what Transformers takes for a key that its config.json lacks, where PaddleNLP takes something
     else. `fixed`: under PaddleNLP's keys, the only values that a network in Hugging Face's layout can have; they are
     not written. `unread`: PaddleNLP's keys that Transformers does not read. `preferred`: PaddleNLP's keys that
-    Transformers reads too, before its own.
+    Transformers reads too, before its own. `sines`: Hugging Face's name of a table that Paddle computes.
 
     The last two are of networks of PaddleNLP that are not AS_TRANSFORMERS. `written`: under Hugging Face's keys, what
     they always compute with. `of_heads`: by the end of their class, under PaddleNLP's keys, with which values alone
@@ -71,6 +71,7 @@ class Layout:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
+    sines: str = ""
     written: Mapping[str, Any] = field(default_factory=dict)
     of_heads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -376,7 +377,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
         "RoFormer", "roformer", "roformer",
         (*_EMBEDDINGS, _linear("embeddings_project"), *_LAYERS, *_HEADS, *_TWO_LAYERS, *_OWN_BERT_WORDS),
         _SIZES | _EPSILON | _same("embedding_size", "rotary_value"),
-        unread=("classifier_dropout",),
+        unread=("classifier_dropout",), sines="encoder.embed_positions.weight",
     ),
     "hf_convbert": Layout(
         "ConvBert", "convbert", "convbert",
@@ -398,7 +399,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
 }  # fmt: skip
 
 # Kept in the file by PyTorch, computed by Paddle.
-_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids", "encoder.embed_positions.weight")
+_BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 # Older files spell LayerNorm's parameters as TensorFlow did.
 _OLD_SPELLING = {"gamma": "weight", "beta": "bias"}
 
@@ -431,6 +432,9 @@ def to_paddle(
         # Left in, they would count as entries without a place and hide real mistakes in that list.
         if bare in _BUFFERS:
             continue
+        if bare == layout.sines:
+            _refuse_other_sines(name, array, where)
+            continue
         entry = _find(bare, table)
         if entry is None or (entry.more and (array.ndim == 0 or len(array) % (1 + len(entry.more)))):
             converted[prefix + bare] = array  # which no parameter is called
@@ -460,6 +464,38 @@ def unwrapped(arrays: Mapping[str, np.ndarray], model_type: str) -> Mapping[str,
             break
         inside = {name.partition(".")[2]: array for name, array in inside.items()}
     return arrays
+
+
+def computed_tables(values: Mapping[str, Any], head: str) -> dict[str, np.ndarray]:
+    """What Hugging Face's files have beside `to_huggingface`, since Paddle computes it.
+
+    `values`: of PaddleNLP's config, with model_type. `head`: as in `to_huggingface`.
+    """
+    layout = LAYOUTS[values["model_type"]]
+    if not layout.sines:
+        return {}
+    prefix = "" if head == "Model" else f"{layout.prefix}."
+    size = values["hidden_size"] // values["num_attention_heads"]
+    return {prefix + layout.sines: _sines(values["max_position_embeddings"], size)}
+
+
+def _sines(rows: int, width: int) -> np.ndarray:
+    """float32 [rows, width]: the sines of as many angles as half the width, then their cosines."""
+    import numpy as np
+
+    angles = np.arange(rows)[:, None] * 10000.0 ** (-2 * np.arange(width // 2) / width)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+
+
+def _refuse_other_sines(name: str, array: np.ndarray, where: str) -> None:
+    """UserError if a table has other values than the sines that are computed here; bfloat16 has 3 digits of them."""
+    import numpy as np
+
+    from nlpctl.models.weights import to_float32
+
+    if array.ndim != 2 or array.shape[1] % 2 or not np.allclose(to_float32(array), _sines(*array.shape), atol=1e-2):
+        message = f"{name} has other values than the sines of positions, which are computed here"
+        raise UserError(message, where, OTHER_MODEL)
 
 
 def _refuse_untied(arrays: Mapping[str, np.ndarray], where: str) -> None:

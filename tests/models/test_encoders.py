@@ -15,7 +15,7 @@ from nlpctl.formats.program import read_program
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.assign import Rules, assign
 from nlpctl.models.families import Head, family_of_config
-from nlpctl.models.huggingface_layout import config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.huggingface_layout import computed_tables, config_to_huggingface, to_huggingface, to_paddle
 from nlpctl.models.load import load_trained
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.networks import encoders
@@ -162,6 +162,20 @@ def test_positions_of_mpnet_with_another_padding(tmp_path):
     (folder / "config.json").write_text(json.dumps(values | {"pad_token_id": 0}))
     logits = network_of(folder)(paddle.to_tensor([[7, 1, 9, 1, 1, 33, 2, 0, 0]])).numpy()
     np.testing.assert_allclose(logits, [[0.506553, 0.763546, 0.060407]], atol=1e-5)  # of Transformers 5.24
+
+
+def test_table_of_sines_of_roformer():
+    """Written, since Transformers looks for it; read only where it has the values that are computed here."""
+    folder, name = ENCODERS / "roformer", "roformer.encoder.embed_positions.weight"
+    stored = dict(read_weights_file(folder / "model.safetensors").arrays)
+    written = computed_tables(vars(network_of(folder).config), "SequenceClassification")
+    np.testing.assert_allclose(written[name], stored[name], atol=1e-6)
+    assert list(computed_tables(vars(network_of(folder).config), "Model")) == [name.removeprefix("roformer.")]
+    assert computed_tables(read_config(ENCODERS / "mpnet"), "Model") == {}
+    network_of(folder, arrays=stored | {name: stored[name].astype(np.float16)})
+    for other in (stored[name] + 0.1, stored[name][:, 1:], stored[name][0]):
+        with pytest.raises(UserError, match=f"{name} has other values than the sines of positions"):
+            network_of(folder, arrays=stored | {name: other})
 
 
 def test_camembert_is_xlm_roberta(tmp_path):

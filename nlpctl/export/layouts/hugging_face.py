@@ -51,7 +51,13 @@ from nlpctl.models.calibration import LOGISTIC
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.families import Head
 from nlpctl.models.folder import kept_values
-from nlpctl.models.huggingface_layout import LAYOUTS, config_to_huggingface, to_huggingface, to_paddle
+from nlpctl.models.huggingface_layout import (
+    LAYOUTS,
+    computed_tables,
+    config_to_huggingface,
+    to_huggingface,
+    to_paddle,
+)
 from nlpctl.models.pruned import KEY as PRUNED
 from nlpctl.models.pruned import read_shape
 from nlpctl.models.simulated_int8 import KEY as SIMULATED
@@ -97,7 +103,7 @@ def write_weights(
     if layout == CROSS_ENCODER and (info.matches or task.independent):
         config["sentence_transformers"] = {"activation_fn": _SIGMOID, "version": "4.0.0"}
 
-    theirs = to_huggingface(arrays, model_type, head, where)
+    theirs = to_huggingface(arrays, model_type, head, where) | computed_tables(values, head)
     contiguous = {name: np.ascontiguousarray(array) for name, array in theirs.items()}
     save_file(contiguous, str(folder / WEIGHTS_FILE), {"format": "pt"})
     thresholds = _thresholds(task, held)
