@@ -328,7 +328,10 @@ def test_encoders_of_every_family_come_back(tmp_path: Path, folder: str):
     if folder == "roformer":
         with pytest.raises(UserError, match="RoFormerTokenizer splits words by jieba"):
             exported(recipe, tmp_path / "there", "sentence-transformers")
-        return
+        source = Path(shutil.copytree(source, tmp_path / "source"))
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copyfile(MODELS / "encoders" / "nezha" / name, source / name)
+        recipe = load_recipe(source, [Override("task", "semantic_indexing", "--set")], "embed")
     target = exported(recipe, tmp_path / "there", "sentence-transformers")
     mine, back = load_network(recipe, str(source)), load_network(recipe, str(target))
     np.testing.assert_array_equal(outputs(mine)[0], outputs(back)[0])
@@ -336,7 +339,9 @@ def test_encoders_of_every_family_come_back(tmp_path: Path, folder: str):
     for name, array in second.items():
         prefixed = next((key for key in first if key == name or key.endswith(f".{name}")), None)
         assert prefixed is not None, name
-        np.testing.assert_array_equal(first[prefixed], array)
+        computed = name == "encoder.embed_positions.weight"  # by another program in the first
+        np.testing.assert_allclose(first[prefixed], array, rtol=0, atol=1e-6 if computed else 0)
+    assert ("encoder.embed_positions.weight" in second) == (folder == "roformer")
 
 
 def test_the_command_and_what_stays_behind(classifier: Recipe, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
