@@ -1,5 +1,7 @@
 import dataclasses
+import inspect
 import json
+import re
 import shutil
 from types import SimpleNamespace
 
@@ -14,10 +16,10 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.crf import with_crf
-from nlpctl.models.families import Head
+from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
-from nlpctl.models.network import max_positions
+from nlpctl.models.network import _UNREAD, max_positions
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary
 
 HEAD = Head("SequenceClassification")
@@ -201,6 +203,12 @@ def test_cut_off_paddle_weights(paddle_folder):
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(UserError, match="model_state.pdparams: is cut off or damaged"):
         load(file.parent)
+
+
+@pytest.mark.parametrize("name", _UNREAD)
+def test_no_layer_reads_a_key_that_is_refused(name):
+    module = family_of_config({"architectures": [f"{name}Model"]}, "config.json").module
+    assert not re.search(rf"\b({'|'.join(_UNREAD[name])})\b", inspect.getsource(module))
 
 
 def test_config_overrides(paddle_folder):
