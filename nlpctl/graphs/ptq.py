@@ -112,23 +112,27 @@ def _quantize(
             quantizable_op_type=list(PRODUCTS),
             weight_quantize_type=calibration.weight_quantize_type,
             onnx_format=True,
-            skip_tensor_list=[*calibration.skip, *_into_narrow_products(program)],
+            skip_tensor_list=[*calibration.skip, *_in_32_bits(program)],
         )
         ptq.quant_config = ProductsOnly(PRODUCTS)
         ptq.quantize()
         ptq.save_quantized_model(str(out.parent), out.name + PROGRAM, out.name + PARAMETERS)
 
 
-def _into_narrow_products(program: Program) -> list[str]:
-    """The inputs of products whose weight is too narrow for int8."""
-    return [name for name, weight in _products(program) if weight.shape[-1] < NARROW]
+def _in_32_bits(program: Program) -> list[str]:
+    """The inputs of products whose weight is too narrow for int8, or transposed: Paddle measures such a weight by its
+    rows and rounds it by its columns (docs/upstream.md, InsertQuantizeLinear)."""
+    return [
+        op.inputs["X"][0]
+        for op, weight in _products(program)
+        if weight.shape[-1] < NARROW or any(op.attributes.get(name, False) for name in TRANSPOSED)
+    ]
 
 
-def _products(program: Program) -> list[tuple[str, ProgramVariable]]:
-    """The products with a weight: the name of the input, and the weight."""
-    products = [op for op in program.operators if op.type in PRODUCTS]
-    factors = [(op.inputs["X"][0], program.variables[op.inputs["Y"][0]]) for op in products]
-    return [(name, factor) for name, factor in factors if factor.persistable]
+def _products(program: Program) -> list[tuple[Operator, ProgramVariable]]:
+    """The products with a weight, each with it."""
+    products = [(op, program.variables[op.inputs["Y"][0]]) for op in program.operators if op.type in PRODUCTS]
+    return [(op, factor) for op, factor in products if factor.persistable]
 
 
 class _Batches(paddle.io.Dataset):
@@ -194,7 +198,7 @@ def _weights_by_activation(
     become int8 and read it column by column, and nothing else reads their weights."""
     own = {op.inputs["Y"][0] for op in _matrix_products(program, arrays)}
     weights: dict[str, list[str]] = {}
-    excluded = set(_into_narrow_products(program))
+    excluded = set(_in_32_bits(program))
     for op in program.operators:
         if op.type not in PRODUCTS or not program.variables[op.inputs["Y"][0]].persistable:
             continue

@@ -56,6 +56,32 @@ def test_onednn_decides_as_the_network(attention, tmp_path, algo):
     assert alike(found, attention.expected) >= 0.9
 
 
+class Words(paddle.nn.Layer):
+    """The end of a masked language model: a product, and the scores of words by the rows of their table."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.table = paddle.nn.Linear(24, 32), self.create_parameter([96, 32])
+
+    def forward(self, x):
+        return paddle.matmul(self.inner(x), self.table, transpose_y=True)
+
+
+def test_a_transposed_weight_stays_as_it_is(tmp_path):
+    """Paddle cannot quantise it (tests/upstream/test_static_int8.py), and no language model of nlpctl's own encoders
+    could be int8 for that."""
+    rows = np.random.default_rng(0).normal(size=(16, 24)).astype(np.float32)
+    with paddle.utils.unique_name.guard():
+        network = Words()
+        network.eval()
+        spec = [paddle.static.InputSpec([None, 24], "float32", name="x")]
+        paddle.jit.save(paddle.jit.to_static(network, input_spec=spec), str(tmp_path / "fp32"))
+    simulate(tmp_path / "fp32", tmp_path / "simulated", [{"x": rows}])
+    _, arrays = read_parameters(tmp_path / "simulated")
+    types = {array.shape: array.dtype for array in arrays.values()}
+    assert types[24, 32] == np.int8 and types[96, 32] == np.float32
+
+
 def test_a_scale_per_weight(attention, tmp_path):
     settings = PtqSettings(weight_quantize_type="abs_max")
     quantize(attention.prefix, tmp_path / "int8", attention.batches, settings)

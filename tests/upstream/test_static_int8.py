@@ -140,3 +140,19 @@ def test_some_settings_still_do_nothing(tmp_path, setting):
         quantised(lambda: Product(32), tmp_path / name, ProductsOnly(PRODUCTS), **settings)
     files = [tmp_path / name / "int8.pdiparams" for name in ("without", "with")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+class Transposed(Product):
+    """A language model scores words by the rows of its table."""
+
+    def forward(self, x):
+        return paddle.matmul(x, self.table, transpose_y=True)
+
+    def __init__(self):
+        super().__init__(24)
+        self.table = self.create_parameter([96, 24])
+
+
+def test_a_transposed_weight_still_has_the_scales_of_its_rows_and_is_rounded_by_columns(tmp_path):
+    with pytest.raises(IndexError, match="index 24 is out of bounds"):
+        quantised(Transposed, tmp_path)
