@@ -612,7 +612,7 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
         return dict(values)
     theirs = values.get("model_type")
     if not isinstance(theirs, str):
-        theirs = _type_of_class(values, where)
+        theirs = _type_of_class(values)
     model_type = next((ours for ours, each in LAYOUTS.items() if theirs in (each.model_type, *each.aliases)), None)
     if model_type is None:
         return dict(values)
@@ -640,14 +640,13 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
     return named | ({AS_TRANSFORMERS: True} if computes_otherwise else {}) | {"model_type": model_type}
 
 
-def _type_of_class(values: Mapping[str, Any], where: str) -> str:
-    """The model_type of a config without one, by the class that it names. UserError: it names none that is known."""
+def _type_of_class(values: Mapping[str, Any]) -> str | None:
+    """The model_type of a config without one, by the class that it names; None if it names none of a known family."""
     for name in written_classes(values):
         for model_type in known_types():
-            if re.match(rf"{model_type.replace('-', '')}(model|for)", name.lower()):
+            if re.match(rf"{model_type.replace('-', '')}(model|for|lmhead)", name.lower()):
                 return model_type
-    message = "names no network: model_type is missing, and architectures names no class of a family that is known"
-    raise UserError(message, where, 'add "model_type", such as "model_type": "bert"')
+    return None
 
 
 def config_to_huggingface(values: Mapping[str, Any], head: str, where: str) -> dict[str, Any]:

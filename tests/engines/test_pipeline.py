@@ -193,7 +193,7 @@ def test_divided_batches_are_those_of_one_process(either, workers, window, monke
     expected = TrainedModel(Words(), None, whole).predictions(rows, 4)
     once = sorted(seen)
     seen.clear()
-    divided = DividedModel(Words(), "test", "fp32", crew).predictions(rows, 4)
+    divided = DividedModel(Words(), None, "test", "fp32", crew).predictions(rows, 4)
     assert divided == expected
     assert divided.truncated == expected.truncated == {i for i in range(50) if i % 7 == 6}
     assert sorted(seen) == sorted(once * (1 if (workers, window) == (1, 16) else 2))
