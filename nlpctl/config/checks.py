@@ -485,7 +485,7 @@ def _polynomial(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(keys, f"{message}, which must be lower", "lower training.lr_end")
 
 
-# Keys that one choice of another key reads: key -> the key that chooses, and which of its values.
+# Keys that one choice of another key reads: key -> the key that chooses, and which of its values; () for any but null.
 _READ_BY_CHOICE = {
     "training.eval_steps": ("training.evaluation_strategy", ("steps",)),
     "training.minimum_eval_times": ("training.evaluation_strategy", ("steps",)),
@@ -496,6 +496,7 @@ _READ_BY_CHOICE = {
     "training.lr_end": ("training.lr_scheduler_type", ("polynomial",)),
     "training.power": ("training.lr_scheduler_type", ("polynomial",)),
     "data.shuffle_buffer": ("data.streaming", (True,)),
+    "early_stopping.min_delta": ("early_stopping.patience", ()),
 }
 
 
@@ -503,25 +504,23 @@ def _keys_of_other_choices(recipe: Recipe) -> Iterator[Finding]:
     """Keys that would do nothing. One that stands in a file under the file or flag that chooses may stay there."""
     for dotted, (chosen_by, read) in _READ_BY_CHOICE.items():
         chosen = value_of(recipe, chosen_by)
-        if chosen in read or chosen_by in recipe.search.space or value_of(recipe, dotted) == all_keys()[dotted].default:
+        is_read = chosen in read if read else chosen is not None
+        if is_read or chosen_by in recipe.search.space or value_of(recipe, dotted) == all_keys()[dotted].default:
             continue
         if chosen_by == "training.lr_scheduler_type" and recipe.training.scheduler is not None:
             continue  # the user's own function may read any of them
         if not _of_a_run(recipe, dotted) and not _is_of_an_earlier_choice(recipe, dotted, chosen_by):
             message = f"{dotted} has no effect with {chosen_by}: {_spelled(chosen)}"
-            choices = " or ".join(map(_spelled, read))
+            choices = " or ".join(map(_spelled, read)) or "a number"
             yield Finding((dotted, chosen_by), message, f"delete it, or set {chosen_by}: {choices}")
-    if recipe.early_stopping.patience is None and recipe.early_stopping.min_delta:
-        keys = ("early_stopping.min_delta", "early_stopping.patience")
-        yield Finding(keys, "early_stopping.min_delta has no effect without patience", "set early_stopping.patience")
 
 
 def _spelled(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _some_steps(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.training.max_steps == 0:
+    if recipe.training.max_steps == 0 and not _of_a_run(recipe, "training.max_steps"):
         hint = "give a number of steps, or -1: then training.num_train_epochs counts"
         yield Finding(("training.max_steps",), "training.max_steps is 0, which PaddleNLP reads as no limit", hint)
 
@@ -821,7 +820,8 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
     waiting = [name for name in both if value_of(recipe, name) == "epoch" and not _of_a_run(recipe, name)]
     if waiting:
         message = f"a stream has no epochs: {' and '.join(waiting)}: epoch would wait for the last step"
-        hint = "set evaluation_strategy and save_strategy of section training to steps, with eval_steps and save_steps"
+        steps = {"training.evaluation_strategy": "training.eval_steps", "training.save_strategy": "training.save_steps"}
+        hint = f"set {' and '.join(f'{name}: steps with {steps[name]}' for name in waiting)}"
         yield Finding((*waiting, "data.streaming"), message, hint)
     if recipe.training.max_steps <= 0:
         keys = ("data.streaming", "training.max_steps")
@@ -1140,7 +1140,7 @@ def _sharding_processes(recipe: Recipe, several_machines: bool) -> Iterator[Find
 
 def _unsupported(recipe: Recipe) -> Iterator[Finding]:
     for dotted, reason in UNSUPPORTED.items():
-        if turned_on(value_of(recipe, dotted)):
+        if turned_on(value_of(recipe, dotted)) and not _of_a_run(recipe, dotted):
             yield Finding((dotted,), f"{dotted} is not supported: {reason}", "leave it out")
 
 

@@ -104,9 +104,10 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Number of rows of train, dev and test. UserError if they exceed `total`."""
     exact = {part: share * total if share < 1 else share for part, share in shares.items()}
     sizes = {**dict.fromkeys(SPLITS, 0), **{part: round(size) for part, size in exact.items()}}
-    if "train" in shares:  # by largest remainders: of 15 rows 12, 1.5 and 1.5 would be 16
+    if math.isclose(sum(exact.values()), total) and sum(sizes.values()) != total:
+        # By largest remainders: of 15 rows 12, 1.5 and 1.5 would be 16.
         sizes |= {part: math.floor(size) for part, size in exact.items()}
-        left = round(sum(exact.values())) - sum(sizes.values())
+        left = total - sum(sizes.values())
         for part in sorted(exact, key=lambda part: sizes[part] - exact[part])[:left]:
             sizes[part] += 1
     for part, share in shares.items():

@@ -53,6 +53,8 @@ class Layout:
     not written. `unread`: PaddleNLP's keys that Transformers does not read. `preferred`: PaddleNLP's keys that
     Transformers reads too, before its own. `sines`: Hugging Face's name of a table that Paddle computes.
 
+    `counts_otherwise`: only AS_TRANSFORMERS does its network count positions as Transformers does.
+
     The last two are of networks of PaddleNLP that are not AS_TRANSFORMERS. `written`: under Hugging Face's keys, what
     they always compute with. `of_heads`: by the end of their class, under PaddleNLP's keys, with which values alone
     their heads compute what those of Transformers do.
@@ -72,6 +74,7 @@ class Layout:
     unread: tuple[str, ...] = ()
     preferred: tuple[str, ...] = ()
     sines: str = ""
+    counts_otherwise: bool = False
     written: Mapping[str, Any] = field(default_factory=dict)
     of_heads: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -285,9 +288,9 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             "n_heads": "num_attention_heads", "hidden_dim": "intermediate_size", "activation": "hidden_act",
             "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
             "max_position_embeddings": "max_position_embeddings", "initializer_range": "initializer_range",
-            "pad_token_id": "pad_token_id", "seq_classif_dropout": "classifier_dropout",
+            "pad_token_id": "pad_token_id",
         },
-        told_by=r"transformer\.layer\.\d+\.", defaults={"n_layers": 6, "seq_classif_dropout": 0.2},
+        told_by=r"transformer\.layer\.\d+\.", defaults={"n_layers": 6},
         unread=("pool_act", "fuse", "layer_norm_eps"),
         preferred=("hidden_size", "num_attention_heads", "num_hidden_layers"),
     ),
@@ -308,7 +311,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             _parameter("lm_head.bias", "cls.decoder_bias", _WORDS),
         ),
         {key: key for key in _SIZES if key != "type_vocab_size"} | _EPSILON | _same("relative_attention_num_buckets"),
-        defaults={"vocab_size": 30527}, unread=("classifier_dropout",),
+        defaults={"vocab_size": 30527}, unread=("classifier_dropout",), counts_otherwise=True,
     ),
     "hf_albert": Layout(
         "Albert", "albert", "albert",
@@ -365,7 +368,7 @@ LAYOUTS: Mapping[str, Layout] = {  # by PaddleNLP's model_type
             "relative_attention", "max_relative_positions", "position_buckets", "position_biased_input",
             "pos_att_type", "share_att_key", "norm_rel_ebd", "conv_kernel_size", "conv_groups", "conv_act",
             "pooler_dropout", "pooler_hidden_act", "embedding_size",
-        ) | {"cls_dropout": "classifier_dropout"},
+        ),
         defaults={"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24,
                   "intermediate_size": 6144},
     ),
@@ -636,7 +639,9 @@ def config_to_paddle(values: Mapping[str, Any], where: str = "config.json") -> d
     }
     named = {layout.keys.get(key, key): value for key, value in {**layout.defaults, **given}.items()}
     named |= {key: values[key] for key in layout.preferred if key in values}
-    computes_otherwise = layout.written or layout.of_heads
+    if model_type == "modernbert" and type(half := named.pop("sliding_window", None)) is int:
+        named["local_attention"] = 2 * half  # Transformers 5 reads it, too, and first
+    computes_otherwise = layout.written or layout.of_heads or layout.counts_otherwise
     return named | ({AS_TRANSFORMERS: True} if computes_otherwise else {}) | {"model_type": model_type}
 
 

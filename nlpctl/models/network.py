@@ -184,7 +184,9 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
     except Exception as error:
         hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
         raise UserError(f"{name} cannot be made: {describe_error(error, __file__)}", USER_NETWORK.key, hint) from None
-    heed_config(network, config, AS_TRANSFORMERS in vars(config))
+    encoder = getattr(network, network.base_model_prefix, None)
+    if encoder is not None:  # the other layers are the user's
+        heed_config(encoder, config, AS_TRANSFORMERS in vars(config))
     return network
 
 

@@ -52,6 +52,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     """
     tokenizer = _read(folder, family)
     if isinstance(tokenizer, LibraryTokenizer) and not (folder / TASK).is_file():
+        tokenizer.check_unknown()
         for doubt in doubts(tokenizer, folder):
             console.warn(f"{folder / _TOKENIZER_CONFIG}: {doubt}")
     if not reads_lower_case(folder):

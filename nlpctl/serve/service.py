@@ -58,19 +58,20 @@ def make_service(
     from nlpctl.serve.requests import BodyReader
 
     model = open_trained_model(recipe, setup, source, settings.batch_size, rows)
-    pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
+    # Both go over to another engine at once: a task has the calibration of its engine.
+    current = model, prediction_pipeline(model.task, model.encoder, model.predictor)
     columns = task_rows(recipe.task, recipe.data)
     columns.encoder = model.encoder
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        current = pipeline  # its task goes with its engine: each has a calibration of its own
+        _, pipeline = current
         return row_answers(
-            columns, current.task, read, current.predictions(read, settings.batch_size), truncated=True
+            columns, pipeline.task, read, pipeline.predictions(read, settings.batch_size), truncated=True
         )
 
     def go_over_to_faster() -> None:
         """Time the engines next to the service, and answer the next batches with the fastest."""
-        nonlocal model, pipeline
+        nonlocal current
         assert model.find_faster is not None
         try:
             faster = model.find_faster()
@@ -78,9 +79,8 @@ def make_service(
             console.warn(f"auto: timing the engines failed: {error}")
             return
         if faster is not None:
-            pipeline = prediction_pipeline(faster.task, faster.encoder, faster.predictor)
-            model = faster
-            console.note(f"now answering with {model.predictor.engine} {model.predictor.precision}")
+            current = faster, prediction_pipeline(faster.task, faster.encoder, faster.predictor)
+            console.note(f"now answering with {faster.predictor.engine} {faster.predictor.precision}")
 
     # What is longer is cut off, and costs no more, unless it is read in windows.
     longest = sys.maxsize if columns.in_windows else BYTES_PER_TOKEN * recipe.data.max_seq_length
@@ -92,11 +92,12 @@ def make_service(
         console.warn(f"a request failed: {type(error).__name__}: {error}")
 
     def facts() -> dict[str, str]:
-        return {"task": recipe.task, "engine": model.predictor.engine, "precision": model.predictor.precision}
+        predictor = current[0].predictor
+        return {"task": recipe.task, "engine": predictor.engine, "precision": predictor.precision}
 
     return Service(
         BodyReader(columns, settings.max_rows, settings.max_characters),
-        Batcher(answer, size, settings, report, lambda: pipeline.streams),
+        Batcher(answer, size, settings, report, lambda: current[1].streams),
         settings,
         facts,
         columns.required(labelled=False),

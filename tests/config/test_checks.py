@@ -110,7 +110,7 @@ CASES = {
         ("training: {save_steps: 5, save_strategy: epoch}", 4, "no effect with training.save_strategy: epoch"),
         ("training: {lr_scheduler_type: constant, warmup_ratio: 0.1}", 4, "warmup_ratio has no effect"),
         ("training: {lr_end: 1.0e-6}", 4, "no effect with training.lr_scheduler_type: linear"),
-        ("early_stopping: {min_delta: 0.5}", 4, "no effect without patience"),
+        ("early_stopping: {min_delta: 0.5}", 4, "no effect with early_stopping.patience: null"),
     ],
     "_flags": [
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
@@ -403,8 +403,10 @@ def test_clashes(problems, text: str, where: str, part: str) -> None:
 
 
 def test_a_run_of_an_earlier_version_goes_on_with_a_key_without_effect(load, folder: Path) -> None:
-    keys = "model: {from_scratch: {unit: words}}\ntraining: {criterion: 'a:b'}\nloss: {label_smoothing: 0.1}\n"
-    load(HEAD + DATA + keys, purpose="apply")
+    training = "criterion: 'a:b', max_steps: 0, eval_accumulation_steps: 20, bf16_full_eval: true, lr_end: 0.1"
+    keys = f"model: {{from_scratch: {{unit: words}}}}\ntraining: {{{training}}}\nloss: {{label_smoothing: 0.1}}\n"
+    with pytest.raises(UserError, match="eval_accumulation_steps is not supported"):
+        load(HEAD + DATA + keys + "early_stopping: {min_delta: 0.1}\n", purpose="apply")
     (folder / "manifest.json").write_text("{}", encoding="utf-8")  # now it is the recipe of a run
     assert load_recipe(folder / "recipe.yaml").loss.label_smoothing == 0.1
 

@@ -183,7 +183,7 @@ def test_values_that_json_does_not_know(
         "import datetime, numpy\n"
         "more = {'day': datetime.date(2024, 1, 2), 'n': numpy.int64(3), 'some': {'b', 'a'}, 'x': float('inf')}\n"
         "def known(row): return row | more\n"
-        "def unknown(row): return row | {'x': object()}\n"
+        "def unknown(row): return row | {'x': (each for each in 'ab')}\n"
     )
     recipe = recipe_in(tmp_path)
     recipe.write_text(recipe.read_text().replace("data: {", "data: {map: own_code:known, "))
@@ -199,7 +199,7 @@ def test_values_that_json_does_not_know(
     capsys.readouterr()
     recipe.write_text(recipe.read_text().replace("known", "unknown"))
     assert main(["data", "convert", str(recipe), "-o", "never.jsonl"]) == 2
-    told = "all.tsv:2: a value cannot be written as JSON: nothing stands for a value of type object"
+    told = "all.tsv:2: a value cannot be written as JSON: nothing stands for a value of type generator"
     assert told in capsys.readouterr().err
 
 

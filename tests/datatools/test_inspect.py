@@ -323,7 +323,8 @@ def test_sizes_of_shares_that_are_all_of_few_rows() -> None:
     for total in range(10, 200):
         sizes = part_sizes(total, {"train": 0.8, "dev": 0.1, "test": 0.1})
         assert sum(sizes.values()) == total and abs(sizes["dev"] - sizes["test"]) <= 1
-    with pytest.raises(UserError, match="15 rows cannot be split like this: train 12, dev 1, test 3"):
+    assert part_sizes(14, {"train": 0.7, "dev": 0.04, "test": 0.12}) == {"train": 10, "dev": 1, "test": 2}
+    with pytest.raises(UserError, match="15 rows cannot be split like this: train 12, dev 2, test 3"):
         part_sizes(15, {"train": 0.8, "dev": 0.1, "test": 0.2})
 
 

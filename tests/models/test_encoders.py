@@ -164,6 +164,15 @@ def test_positions_of_mpnet_with_another_padding(tmp_path):
     np.testing.assert_allclose(logits, [[0.506553, 0.763546, 0.060407]], atol=1e-5)  # of Transformers 5.24
 
 
+def test_mpnet_of_an_earlier_run_counts_as_it_was_trained():
+    """Its config.json does not say as_transformers: it counts every token."""
+    sizes = dict.fromkeys(("hidden_size", "intermediate_size", "vocab_size"), 8) | {"num_attention_heads": 2}
+    ids = paddle.to_tensor([[7, 1, 5]])
+    for config, expected in (({}, [2, 3, 4]), ({"as_transformers": True}, [2, 1, 3])):
+        network = encoders.HFMPNetModel(encoders.HFMPNetConfig(**sizes, num_hidden_layers=1, **config))
+        assert network.embeddings.places(ids, network.first_position).tolist() == [expected]
+
+
 def test_table_of_sines_of_roformer():
     """Written, since Transformers looks for it; read only where it has the values that are computed here."""
     folder, name = ENCODERS / "roformer", "roformer.encoder.embed_positions.weight"

@@ -105,7 +105,8 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
     """
     tokenizer = model.tokenizer
     words = _words(tokenizer, source)
-    needed = set(used) | special_ids(tokenizer) | {tokenizer.unk_token_id} | _spelling(words)
+    # 0 and 1 stay what they are: MPNet does not count tokens with the id 1.
+    needed = set(used) | special_ids(tokenizer) | {tokenizer.unk_token_id, 0, 1} | _spelling(words)
     small: Any
     if isinstance(tokenizer, OwnTokenizer):
         small, rows = tokenizer.reduced(needed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 
@@ -123,11 +124,12 @@ def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -
     """The number of context pieces that fit next to the question `text` of `length` pieces. UserError for too few."""
     free, least = max_length - length - encoder.overhead(pair=True), least_context(max_length)
     if free < least:
+        enough = next(size for size in count(max_length) if free + size - max_length >= least_context(size))
         raise UserError(
             f"the question {_quoted(text)} has {length} tokens and leaves too little room for its context in "
             f"{max_length}: {max(free, 0)} of at least {least}",
             where="data.max_seq_length",
-            hint=f"raise it by {least - free} at the very least, better to 384; or shorten the question",
+            hint=f"set it to {enough} at the very least, better to 384; or shorten the question",
         )
     return free
 

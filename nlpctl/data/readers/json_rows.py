@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import PurePath
 from reprlib import repr as shortened
 from typing import Any
+from uuid import UUID
 
 from nlpctl.data.readers.lines import decode, lone_returns
 from nlpctl.data.readers.request import ReadRequest
@@ -165,7 +169,7 @@ def _array_start(document: str, source: str) -> int:
     position = _skip_blanks(document, 0)
     if document[position] == "[":
         return _skip_blanks(document, position + 1)
-    value, end = _STRICT.raw_decode(document, position)
+    value, end = _LAST.raw_decode(document, position)  # each row is read strictly afterwards
     if _skip_blanks(document, end) != len(document):
         raise json.JSONDecodeError("Extra data", document, _skip_blanks(document, end))
     if not isinstance(value, dict) or not isinstance(value.get("data"), list):
@@ -205,12 +209,14 @@ def json_bytes(value: Any, indent: int | None = None, default: Callable[[Any], A
 
 def plain(value: Any) -> Any:
     """What stands for a value that JSON does not know, for `default`: a list for arrays and sets, a number for NumPy's,
-    text for dates and what else has one."""
+    text for dates, times, decimal numbers, paths and UUIDs. TypeError: it is none of these."""
     if hasattr(value, "tolist"):
         return value.tolist()
-    if type(value).__repr__ is object.__repr__ and type(value).__str__ is object.__str__:
-        raise TypeError(f"nothing stands for a value of type {type(value).__name__}")
-    return sorted(value, key=str) if isinstance(value, set | frozenset) else str(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    if isinstance(value, datetime.date | datetime.time | datetime.timedelta | Decimal | PurePath | UUID):
+        return str(value)
+    raise TypeError(f"nothing stands for a value of type {type(value).__name__}")
 
 
 # -- SQuAD 1.1, SQuAD 2.0 and CMRC 2018: a nested document, one row per question --------------------------------------

@@ -48,11 +48,14 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
     answers = [_answer(values, each) for each in true or kept]
-    # Question by question: who differs in another one has still given this answer.
+    # Question by question: who differs in another one has still given this answer, and who answered others alone has
+    # given none.
     choices = [
         (question, label)
         for question in dict.fromkeys(question for given, *_ in answers for question in given)
-        for label in most_common_answer([given.get(question, []) for given, *_ in answers], frozenset)
+        for label in most_common_answer(
+            [given.get(question, []) for given, *_ in answers if question in given or not given], frozenset
+        )
     ]
     _, marks, marked, unread, left_out = most_common_answer(answers, lambda answer: answer[1:3])
     return Annotated(values, True, tuple(dict.fromkeys(choices)), marks, marked, unread=unread, left_out=left_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -125,5 +126,6 @@ def group_name(value: Any) -> str | None:
     other, with blanks around it. None: it is empty, and the row is of no group that others are of."""
     if value is None or value != value:
         return None
-    value = int(value) if isinstance(value, float) and value.is_integer() else value
+    if isinstance(value, numbers.Real) and not isinstance(value, numbers.Rational) and float(value).is_integer():
+        value = int(float(value))
     return unicodedata.normalize("NFC", str(value)).strip() or None

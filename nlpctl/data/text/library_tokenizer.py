@@ -22,6 +22,7 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers import Encoding as LibraryEncoding
 from tokenizers.models import Unigram, WordPiece
 
+from nlpctl import console
 from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder, longest_first
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
 from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
@@ -104,15 +105,8 @@ class LibraryTokenizer(OwnTokenizer):
             token = self.special_names.get(name)
             setattr(self, f"{name}_token", token)
             setattr(self, f"{name}_token_id", None if token is None else self._ids[token])
-        # Networks take it for padding wherever it stands.
-        unknown = [self.unk_token_id, _unknown_id(content["model"], self._ids)]
-        uses: dict[str, Sequence[int | None]]
-        uses = {"stands around every text": around, "stands for what is unknown": unknown}
-        uses |= {"is the mask": [self.mask_token_id]}
-        other = next((use for use, ids in uses.items() if self.pad_token_id in ids), None)
-        if other is not None:
-            hint = 'give "pad_token" a token of its own'
-            raise UserError(f"pads with {self.special_names['pad']}, which also {other}", f"{where}/{SETTINGS}", hint)
+        if self.pad_token_id in around:
+            raise self._pads_wrongly("stands around every text")
         used = {*around, self.pad_token_id, self.unk_token_id, self.mask_token_id}
         self._added = [entry["content"] for entry in _added(content)]
         # Another that is named may be a piece like any.
@@ -133,15 +127,33 @@ class LibraryTokenizer(OwnTokenizer):
         self._library = _library(content, hidden, file)
         # How the file writes a blank before a piece.
         self.blank = "Ġ" if any(each["type"] == "ByteLevel" for each in _parts(self._library, *_PARTS)) else "▁"
-        if self.blank == "▁":  # the others know every byte
-            key = "unk_id" if content["model"]["type"] == "Unigram" else "unk_token"
-            with _told(file, "read what no piece has", f"name a piece of model.vocab as model.{key}"), silent_stderr:
-                self._library.model.tokenize(_UNKNOWN)
-        with _told(file), silent_stderr:
+        key = "unk_id" if content["model"]["type"] == "Unigram" else "unk_token"
+        self._name_unknown = f"name a piece of model.vocab as model.{key}"
+        with _told(file, hint=f"{_AGAIN}; where a text is unknown to it, {self._name_unknown}"), silent_stderr:
             self.convert_tokens_to_string(self._library.encode(_TRIAL).tokens)
 
+    def check_unknown(self) -> None:
+        """UserError if what no piece has would be lost: it is read as padding, or cannot be read at all.
+
+        For a folder of another program; a model of nlpctl has learned it so.
+        """
+        content = _parsed(self._text, self._where)
+        if self.pad_token_id in (self.unk_token_id, _unknown_id(content["model"], self._ids)):
+            raise self._pads_wrongly("stands for what is unknown")
+        if self.pad_token_id == self.mask_token_id:
+            raise self._pads_wrongly("is the mask")
+        if self.blank == "▁":  # the others know every byte
+            file = f"{self._where}/{TOKENIZER}"
+            with _told(file, "read what no piece has", self._name_unknown), silent_stderr:
+                self._library.model.tokenize(_UNKNOWN)
+
+    def _pads_wrongly(self, use: str) -> UserError:
+        """Networks take it for padding wherever it stands."""
+        message = f"pads with {self.special_names['pad']}, which also {use}"
+        return UserError(message, f"{self._where}/{SETTINGS}", 'give "pad_token" a token of its own')
+
     def _special_names(self, model: Mapping[str, Any], ends: Sequence[int]) -> dict[str, str]:
-        """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if it has neither."""
+        """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
         named: dict[str, str] = {}
         for name in _NAMES:
             value = content_of(self.init_kwargs.get(f"{name}_token"))
@@ -155,14 +167,12 @@ class LibraryTokenizer(OwnTokenizer):
         unknown = _unknown_id(model, self._ids)
         if unknown is not None and unknown in self._tokens:
             named.setdefault("unk", self._tokens[unknown])
+        if "pad" not in named:
+            message = "names no pad_token that the vocabulary has, and batches have to be padded"
+            raise UserError(message, f"{self._where}/{SETTINGS}", 'add it, such as "pad_token": "<pad>"')
         # A vocabulary of bytes knows every text; the unknown token then stands for a text of which nothing is left.
-        others = [named[name] for name in ("mask", "sep", "eos") if named.get(name) not in (None, named.get("pad"))]
-        if others:
-            named.setdefault("unk", others[0])
-        for name, why in (("pad", "batches have to be padded"), ("unk", "of some texts nothing else is left")):
-            if name not in named:
-                message = f"names no {name}_token that the vocabulary has, and {why}"
-                raise UserError(message, f"{self._where}/{SETTINGS}", f'add it, such as "{name}_token": "<{name}>"')
+        others = [named[name] for name in ("mask", "sep", "eos") if named.get(name) not in (None, named["pad"])]
+        named.setdefault("unk", others[0] if others else named["pad"])
         return named
 
     # -- tokens and ids ----------------------------------------------------------------------
@@ -723,7 +733,8 @@ def _with_added_tokens(
 ) -> dict[str, Any]:
     """A tokenizer.json with the tokens that other files of `folder` add, and with their flags, as in Transformers:
     added_tokens_decoder in `settings`, tokenizer_config.json, else added_tokens.json, and further special tokens in
-    `settings`, which have no ids. The same object if that changes nothing. UserError: a token cannot be added."""
+    `settings`, which have no ids. The same object if that changes nothing. A warning names a token that cannot be
+    added. UserError: what stands there is no token."""
     beside, decoder = folder / ADDED_TOKENS, settings.get(_DECODER)
     entries: list[tuple[Path, Any, Any]] = []  # where it stands, id, token
     if isinstance(decoder, dict):
@@ -747,8 +758,8 @@ def _with_added_tokens(
             wrong = f"the next id of the vocabulary is {size}" if id not in (None, size) else None
             wrong = f"the network has {rows} rows (config.json)" if type(rows) is int and size >= rows else wrong
             if wrong is not None:
-                message = f"adds the token {name[:40]!r} as {size if id is None else id}, but {wrong}"
-                raise UserError(message, str(file), f"delete the token there, or {_AGAIN}")
+                console.warn(f"{file}: the token {name[:40]!r} is left out, and read as text: {wrong}")
+                continue
             ids[name], size = size, size + 1
         if name not in added or isinstance(token, dict):
             is_special = id is None or name in special
@@ -789,7 +800,7 @@ def doubts(tokenizer: LibraryTokenizer, folder: Path) -> Iterator[str]:
     reads = {"do_lower_case": tokenizer.do_lower_case, "strip_accents": strips, "keep_accents": not strips}
     for key in _OF_NORMALIZERS.get(kind, ()):
         if type(settings.get(key)) is bool and settings[key] is not reads[key]:
-            told = f"{key} is {json.dumps(settings[key])}, and tokenizer.json reads texts otherwise, which counts"
+            told = f"{key} is {json.dumps(settings[key])}, and the tokenizer reads texts otherwise, which counts"
             yield f"{told}; {kind} of Transformers goes by the key"
     for name, token in tokenizer.special_names.items():
         if token in tokenizer.all_special_tokens and (token.isalnum() or len(token) == 1):
@@ -1087,7 +1098,12 @@ def _changed(part: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
 
 
 def _with_values(kind: str, values: Mapping[str, Any], part: Mapping[str, Any]) -> Mapping[str, Any]:
-    return {**part, **values} if part.get("type") == kind else part
+    if part.get("type") != kind:
+        return part
+    changed = {**part, **values}
+    if "prepend_scheme" in values:  # older files have both keys, which the library takes only while they agree
+        changed.pop("add_prefix_space", None)
+    return changed
 
 
 def _without_prefix(part: Mapping[str, Any]) -> Mapping[str, Any] | None:

@@ -24,6 +24,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddlenlp.transformers import PretrainedConfig
 
 from nlpctl.errors import UserError
+from nlpctl.models.huggingface_layout import AS_TRANSFORMERS
 from nlpctl.models.networks.common import NetworkModel, activation
 
 MASKED = -1e4  # added to the score of a token that is not looked at, as in PaddleNLP's encoders
@@ -471,8 +472,9 @@ class HFMPNetConfig(EncoderConfig):
 
 
 class MPNetEmbeddings(Embeddings):
+    """Transformers does not count tokens with the id 1, whatever pad_token_id is."""
+
     def places(self, input_ids: paddle.Tensor, first: int) -> paddle.Tensor:
-        """Transformers does not count tokens with the id 1, whatever pad_token_id is."""
         counted = (input_ids != 1).astype("int64")
         return paddle.cumsum(counted, axis=-1) * counted + (first - 1)
 
@@ -497,7 +499,9 @@ class HFMPNetModel(EncoderModel, HFMPNetPretrainedModel):
         self.distances = Distances(_mpnet_buckets(_apart(config)))
 
     def make_embeddings(self, config: EncoderConfig) -> nn.Layer:
-        return MPNetEmbeddings(config, self.first_position, config.type_vocab_size)
+        # A network that nlpctl trained before has learned to count all.
+        kind = MPNetEmbeddings if AS_TRANSFORMERS in vars(config) else Embeddings
+        return kind(config, self.first_position, config.type_vocab_size)
 
     def change_attention(self, layer: nn.TransformerEncoderLayer, config: EncoderConfig) -> None:
         layer.self_attn = BiasedAttention(

@@ -35,8 +35,7 @@ _BLOCKED = -1e4  # added to the scores of keys that are not seen; the sum of two
 class ModernBertConfig(PretrainedConfig):
     """The keys of config.json as Transformers writes them, of version 4 and 5.
 
-    `local_attention`: width of the window: a token sees local_attention // 2 others on either side. `sliding_window`:
-    half of it, which version 5 reads too, and first. `layer_types`:
+    `local_attention`: width of the window: a token sees local_attention // 2 others on either side. `layer_types`:
     the kind of each layer, by default every `global_attn_every_n_layers`th from the first on is global.
     `attention_norms`: whether each layer normalises what its attention reads; by default all but the first, which
     reads the normalised embedding. Only a network that was made of some layers of another has other ones.
@@ -62,7 +61,6 @@ class ModernBertConfig(PretrainedConfig):
         local_rope_theta: float | None = 10_000.0,
         global_attn_every_n_layers: int = 3,
         local_attention: int = 128,
-        sliding_window: int | None = None,
         layer_types: Sequence[str] | None = None,
         attention_norms: Sequence[bool] | None = None,
         attention_bias: bool = False,
@@ -107,7 +105,7 @@ class ModernBertConfig(PretrainedConfig):
         self.global_rope_theta = global_rope_theta
         self.local_rope_theta = global_rope_theta if local_rope_theta is None else local_rope_theta
         self.global_attn_every_n_layers = global_attn_every_n_layers
-        self.local_attention = local_attention if sliding_window is None else 2 * sliding_window
+        self.local_attention = local_attention
         self.layer_types = layer_types
         self.attention_norms = attention_norms
         self.attention_bias = attention_bias

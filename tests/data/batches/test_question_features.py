@@ -114,7 +114,7 @@ def test_a_question_that_fills_the_window_is_told(encoder):
     with pytest.raises(UserError, match=r"the question '(什么){5}' has 10 tokens .* in 13: 0 of at least 1") as caught:
         free_window(encoder, len(question), 13, "什么" * 5)
     (problem,) = caught.value.problems
-    assert problem.where == "data.max_seq_length" and "by 1 at the very least" in problem.hint
+    assert problem.where == "data.max_seq_length" and "set it to 14 at the very least" in problem.hint
 
 
 def test_a_question_leaves_a_sixteenth_of_the_window(encoder):

@@ -98,6 +98,14 @@ def test_annotators_are_counted_question_by_question(tmp_path):
     assert row.values["tags"] == ["B-PER", "O"]
 
 
+def test_who_skips_a_question_does_not_vote_on_it(tmp_path):
+    mood, topic = {**choice("good"), "from_name": "mood"}, {**choice("b"), "from_name": "topic"}
+    answers = [{"result": [mood]}, {"result": [topic]}, {"result": [topic]}]
+    (tmp_path / "labelled.json").write_text(studio(("Anna sings", answers)))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json", columns={"label": "mood"})
+    assert [row.values["mood"] for row in rows_of(recipe)] == ["good"]
+
+
 def test_several_labels(tmp_path):
     results = [choice("a, b")], [choice("a, b", "c")], []
     (tmp_path / "labelled.json").write_text(studio(*(("x", [{"result": result}]) for result in results)))
