@@ -14,6 +14,7 @@ import math
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal
@@ -494,7 +495,7 @@ class LibraryTokenizer(OwnTokenizer):
         if name is not None:
             # The case is told, since Transformers and PaddleNLP go by what this file says of it.
             (state,) = (each for each in _parts(self._library, "normalizer") if each["type"] == "BertNormalizer")
-            told = _CASE if self._parts_of_bert == "paddlenlp" else _MADE_ANEW[0][3]
+            told = _CASE if self._parts_of_bert == "paddlenlp" else _OF_BERT
             named |= {key: state[theirs] for key, theirs in told.items()}
             self._save_for_paddlenlp(Path(folder))
         # Without a class, a folder of nlpctl's own networks would have a UnitTokenizer.
@@ -779,16 +780,16 @@ def as_transformers_reads(
 ) -> dict[str, Any]:
     """A tokenizer.json as Transformers 5 reads it beside `settings`, tokenizer_config.json, and `config`, config.json:
     some classes make the parts anew whose keys stand in `settings`. The same object if that changes nothing."""
-    types: list[Any] = []
-    for place in ("normalizer", "pre_tokenizer"):
-        _changed(content.get(place), lambda part: types.append(part.get("type")))
-    if tuple(types) == PARTS:  # nlpctl's own, of a vocab.txt: it has settled what the keys say
+    parts = (content.get(place) for place in ("normalizer", "pre_tokenizer"))
+    kinds = tuple(step.get("type") for part in parts for step in _steps(part))
+    if kinds == PARTS:  # nlpctl's own, of a vocab.txt: it has settled what the keys say
         return content
     changed, name = dict(content), class_in_transformers(settings, config)
-    for place, kind, classes, keys, values in _MADE_ANEW:
-        if name in classes and place in content:
-            told = {theirs: values[settings[key]] for key, theirs in keys.items() if type(settings.get(key)) is bool}
-            changed[place] = _changed(content[place], functools.partial(_with_values, kind, told))
+    for part in _MADE_ANEW:
+        if name in part.classes and part.place in content:
+            given = {theirs: settings[key] for key, theirs in part.keys.items() if type(settings.get(key)) is bool}
+            told = {theirs: part.true if value else part.false for theirs, value in given.items()}
+            changed[part.place] = _changed(content[part.place], functools.partial(_with_values, part.kind, told))
     return content if changed == content else changed
 
 
@@ -838,17 +839,32 @@ _CLASS_OF_TYPE = dict.fromkeys(
     "deberta": "DebertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer",
     "albert": "AlbertTokenizer", "deberta-v2": "DebertaV2Tokenizer",
 }  # fmt: skip
-_AS_IT_IS = {True: True, False: False}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of tokenizer.json that `classes` of Transformers make anew: keys of tokenizer_config.json -> those of the
+    part, and what these say for true and for false."""
+
+    place: str
+    kind: str
+    classes: Collection[str]
+    keys: Mapping[str, str]
+    true: Any = True
+    false: Any = False
+
+
 _CASE = {"do_lower_case": "lowercase", "strip_accents": "strip_accents"}
+_OF_BERT = {**_CASE, "tokenize_chinese_chars": "handle_chinese_chars"}
 _BLANK = {"add_prefix_space": "prepend_scheme"}
-_MADE_ANEW: tuple[tuple[str, str, tuple[str, ...], Mapping[str, str], Mapping[bool, Any]], ...] = (
-    ("normalizer", "BertNormalizer", _BERTS, {**_CASE, "tokenize_chinese_chars": "handle_chinese_chars"}, _AS_IT_IS),
-    ("normalizer", "BertNormalizer", ("RoFormerTokenizer",), _CASE, _AS_IT_IS),
-    ("pre_tokenizer", "ByteLevel", _ROBERTAS, {"add_prefix_space": "add_prefix_space"}, _AS_IT_IS),
-    ("pre_tokenizer", "Metaspace", _XLM_ROBERTAS, _BLANK, {True: "always", False: "never"}),
-    ("pre_tokenizer", "Metaspace", ("DebertaV2Tokenizer",), _BLANK, {True: "always", False: "first"}),
+_MADE_ANEW = (
+    _Part("normalizer", "BertNormalizer", _BERTS, _OF_BERT),
+    _Part("normalizer", "BertNormalizer", ("RoFormerTokenizer",), _CASE),
+    _Part("pre_tokenizer", "ByteLevel", _ROBERTAS, {"add_prefix_space": "add_prefix_space"}),
+    _Part("pre_tokenizer", "Metaspace", _XLM_ROBERTAS, _BLANK, "always", "never"),
+    _Part("pre_tokenizer", "Metaspace", ("DebertaV2Tokenizer",), _BLANK, "always", "first"),
 )
-_COUNTED = {key for _, _, _, keys, _ in _MADE_ANEW for key in keys}
+_COUNTED = {key for part in _MADE_ANEW for key in part.keys}
 
 
 def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
@@ -1084,6 +1100,14 @@ def _renumbered(part: Any, places: Mapping[int, int]) -> Any:
         if isinstance(part.get(name), list):
             changed[name] = [part[name][0], places[part[name][1]]]
     return changed
+
+
+def _steps(part: Any) -> list[Mapping[str, Any]]:
+    """A normaliser or pre-tokenizer of a file, or what its sequence consists of."""
+    if not isinstance(part, dict):
+        return []
+    of_sequence = (part[name] for name in ("normalizers", "pretokenizers") if isinstance(part.get(name), list))
+    return [step for step in next(of_sequence, [part]) if isinstance(step, dict)]
 
 
 def _changed(part: Any, change: Callable[[Mapping[str, Any]], Any]) -> Any:
