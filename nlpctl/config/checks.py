@@ -485,13 +485,14 @@ def _polynomial(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(keys, f"{message}, which must be lower", "lower training.lr_end")
 
 
+_WITH_WARMUP = ("linear", "cosine", "constant_with_warmup", "polynomial")
 # Keys that one choice of another key reads: key -> the key that chooses, and which of its values; () for any but null.
 _READ_BY_CHOICE = {
     "training.eval_steps": ("training.evaluation_strategy", ("steps",)),
     "training.minimum_eval_times": ("training.evaluation_strategy", ("steps",)),
     "training.save_steps": ("training.save_strategy", ("steps",)),
-    "training.warmup_ratio": ("training.lr_scheduler_type", ("linear", "cosine", "constant_with_warmup", "polynomial")),
-    "training.warmup_steps": ("training.lr_scheduler_type", ("linear", "cosine", "constant_with_warmup", "polynomial")),
+    "training.warmup_ratio": ("training.lr_scheduler_type", _WITH_WARMUP),
+    "training.warmup_steps": ("training.lr_scheduler_type", _WITH_WARMUP),
     "training.num_cycles": ("training.lr_scheduler_type", ("cosine",)),
     "training.lr_end": ("training.lr_scheduler_type", ("polynomial",)),
     "training.power": ("training.lr_scheduler_type", ("polynomial",)),

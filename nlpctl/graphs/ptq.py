@@ -125,8 +125,12 @@ def _in_32_bits(program: Program) -> list[str]:
     return [
         op.inputs["X"][0]
         for op, weight in _products(program)
-        if weight.shape[-1] < NARROW or any(op.attributes.get(name, False) for name in TRANSPOSED)
+        if weight.shape[-1] < NARROW or _is_transposed(op)
     ]
+
+
+def _is_transposed(product: Operator) -> bool:
+    return any(product.attributes.get(name, False) for name in TRANSPOSED)
 
 
 def _products(program: Program) -> list[tuple[Operator, ProgramVariable]]:
@@ -333,8 +337,7 @@ def _by_column(weight: Int8Weight) -> bool:
 def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> Iterable[Operator]:
     """Products x @ W with a matrix that has no other reader."""
     for op in program.operators:
-        transposed = any(op.attributes.get(name, False) for name in TRANSPOSED)
-        if op.type in PRODUCTS and not transposed:
+        if op.type in PRODUCTS and not _is_transposed(op):
             weight = op.inputs["Y"][0]
             if weight in parameters and parameters[weight].ndim == 2 and len(_readers(program, weight)) == 1:
                 yield op
