@@ -479,10 +479,10 @@ def computed_tables(values: Mapping[str, Any], head: str) -> dict[str, np.ndarra
         return {}
     prefix = "" if head == "Model" else f"{layout.prefix}."
     size = values["hidden_size"] // values["num_attention_heads"]
-    return {prefix + layout.sines: _sines(values["max_position_embeddings"], size)}
+    return {prefix + layout.sines: sines_and_cosines(values["max_position_embeddings"], size)}
 
 
-def _sines(rows: int, width: int) -> np.ndarray:
+def sines_and_cosines(rows: int, width: int) -> np.ndarray:
     """float32 [rows, width]: the sines of as many angles as half the width, then their cosines."""
     import numpy as np
 
@@ -496,7 +496,8 @@ def _refuse_other_sines(name: str, array: np.ndarray, where: str) -> None:
 
     from nlpctl.models.weights import to_float32
 
-    if array.ndim != 2 or array.shape[1] % 2 or not np.allclose(to_float32(array), _sines(*array.shape), atol=1e-2):
+    is_table = array.ndim == 2 and array.shape[1] % 2 == 0
+    if not is_table or not np.allclose(to_float32(array), sines_and_cosines(*array.shape), atol=1e-2):
         message = f"{name} has other values than the sines of positions, which are computed here"
         raise UserError(message, where, OTHER_MODEL)
 

@@ -24,7 +24,7 @@ from paddle.distributed.fleet.utils import recompute
 from paddlenlp.transformers import PretrainedConfig
 
 from nlpctl.errors import UserError
-from nlpctl.models.huggingface_layout import AS_TRANSFORMERS
+from nlpctl.models.huggingface_layout import AS_TRANSFORMERS, sines_and_cosines
 from nlpctl.models.networks.common import NetworkModel, activation
 
 MASKED = -1e4  # added to the score of a token that is not looked at, as in PaddleNLP's encoders
@@ -859,11 +859,9 @@ class RotaryAttention(Attention):
     def __init__(self, config: HFRoFormerConfig):
         super().__init__(config.hidden_size, config.num_attention_heads, config.attention_probs_dropout_prob)
         self.turns_values = config.rotary_value
-        half = self.head_dim // 2
-        rates = np.power(10000.0, -2 * np.arange(half) / self.head_dim)
-        angles = np.arange(config.max_position_embeddings)[:, None] * rates
-        for name, function in (("sin", np.sin), ("cos", np.cos)):  # [positions, head_dim / 2]
-            self.register_buffer(name, paddle.to_tensor(function(angles).astype(np.float32)), persistable=False)
+        table = sines_and_cosines(config.max_position_embeddings, self.head_dim)
+        for name, half in zip(("sin", "cos"), np.split(table, 2, axis=1), strict=True):  # [positions, head_dim / 2]
+            self.register_buffer(name, paddle.to_tensor(half), persistable=False)
 
     def scores(self, q: paddle.Tensor, k: paddle.Tensor) -> paddle.Tensor:
         return super().scores(self.turned(q), self.turned(k))
