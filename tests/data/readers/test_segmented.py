@@ -48,6 +48,8 @@ def test_many_brackets_are_no_work() -> None:
     assert bad.kind == "no tag"
     (row,) = rows_of("[" * 200_000 + "好/a\n")
     assert row.values["tokens"] == ["好"]
+    _, bad = rows_of("好/a\n好" + "/a]" * 50_000 + "！\n")
+    assert bad.kind == "no tag"
 
 
 def test_it_is_known_by_its_content(tmp_path: Path) -> None:
