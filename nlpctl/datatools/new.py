@@ -41,7 +41,7 @@ from nlpctl.spelling import option
 
 if TYPE_CHECKING:
     from nlpctl.datatools.split import SplitResult
-    from nlpctl.training.trial import Trial
+    from nlpctl.training.timed_steps import TimedSteps
 
 NONE, SCRATCH = "none", "scratch"
 _ENDINGS = tuple(ending for name in OF_DATA for ending in INPUT_FORMATS[name].endings)
@@ -133,7 +133,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     model = values.model_presets(task, encoder, about, seen)
     paths = {split: each.path for split, each in previews.items()}
 
-    def text(seen: values.DataSummary, paths: Mapping[str, Path], trial: Trial | None = None) -> str:
+    def text(seen: values.DataSummary, paths: Mapping[str, Path], timing: TimedSteps | None = None) -> str:
         named = {split: named_from(output.parent, path) for split, path in paths.items()}
         presets = [
             Preset("task", task.name, match.reason),
@@ -141,7 +141,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
             *values.section_presets(data | named, seen),
             *match.presets,
             Preset("training.output_dir", f"outputs/{output.stem}"),
-            *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths, trial=trial),
+            *values.measured_presets(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths, timing=timing),
             *head,
         ]
         presets = [preset for preset in presets if not (own and preset.key.startswith("retrieval."))]
@@ -158,9 +158,9 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         seen = values.summarise_data(task, data | {split: [os.path.abspath(path)] for split, path in paths.items()})
     with _checked(output, text(seen, paths)) as staged:
         os.replace(staged, output)
-    trial = _trial(output) if timed else None
-    if trial is not None:
-        with _checked(output, text(seen, paths, trial)) as staged:
+    timing = _time_training(output) if timed else None
+    if timing is not None:
+        with _checked(output, text(seen, paths, timing)) as staged:
             os.replace(staged, output)
     name = SCRATCH if encoder is None else encoder.name
     decided = [(later("task"), later("{}: {}", task.name, match.reason))]
@@ -176,9 +176,9 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     for other in _other_texts(preview, task, columns) if given.columns.get("text_pair") != NONE else ():
         place = f"{option('columns')} {shlex.quote(f'text_pair={other}')}"
         decided.append((later("left out"), later("column {!r} holds texts, too; as the second text: {}", other, place)))
-    if trial is not None:
-        decided.append((later("time"), _told(trial)))
-    seconds = None if trial is None else trial.seconds
+    if timing is not None:
+        decided.append((later("time"), _told(timing)))
+    seconds = None if timing is None else timing.seconds
     return NewRecipe(output, task.name, name, paths, seconds, tuple(decided), _next(output, "dev" in paths))
 
 
@@ -506,13 +506,13 @@ def _is_timed(given: Given, ask: Ask) -> bool:
     return ask(Question("@[time]", text, "yes", ("yes", "no"), unasked="no", check=check)) == "yes"
 
 
-def _trial(recipe: Path) -> Trial | None:
+def _time_training(recipe: Path) -> TimedSteps | None:
     """The training of the recipe, timed; None if that fails, which is told."""
     try:
         from nlpctl.training.overfit import ready_to_train
 
         prepared = ready_to_train(load_recipe(recipe))
-        from nlpctl.training.trial import time_training  # imports Paddle, which is set up by now
+        from nlpctl.training.timed_steps import time_training  # imports Paddle, which is set up by now
 
         return time_training(prepared)
     except Interrupted:
@@ -523,14 +523,14 @@ def _trial(recipe: Path) -> Trial | None:
         return None
 
 
-def _told(trial: Trial) -> Later:
+def _told(timing: TimedSteps) -> Later:
     """How long the training takes, for people."""
-    text = later("the training takes about {} on this machine", console.duration(trial.seconds))
-    if trial.with_bf16 is None:
+    text = later("the training takes about {} on this machine", console.duration(timing.seconds))
+    if timing.with_bf16 is None:
         return text
-    if trial.bfloat16_pays:
-        return later("{}, in bf16 (steps {:.1f} times as fast)", text, trial.times_faster)
-    return later("{}, in 32 bits (steps in bf16: {:.1f} times as fast)", text, trial.times_faster)
+    if timing.bfloat16_pays:
+        return later("{}, in bf16 (steps {:.1f} times as fast)", text, timing.times_faster)
+    return later("{}, in 32 bits (steps in bf16: {:.1f} times as fast)", text, timing.times_faster)
 
 
 def _head(output: Path, task: TaskInfo) -> list[str]:

@@ -37,7 +37,7 @@ from nlpctl.report.model import percent
 from nlpctl.runtime.machine import cpu_info, physical_cores
 
 if TYPE_CHECKING:
-    from nlpctl.training.trial import Trial  # imports Paddle
+    from nlpctl.training.timed_steps import TimedSteps  # imports Paddle
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
 METRIC, UNIT, GROUPS = "training.metric_for_best_model", f"{SCRATCH}unit", "optimizer.groups"
@@ -218,9 +218,9 @@ def _unknown_share(train: Sequence[str], held_out: Sequence[str], unit: Unit) ->
 
 
 def measured_presets(
-    task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool, trial: Trial | None = None
+    task: TaskInfo, seen: DataSummary, *, gpu: bool, scratch: bool, dev: bool, timing: TimedSteps | None = None
 ) -> list[Preset]:
-    """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows. `trial`:
+    """What follows from the rows and the machine, with what the task begins with. `dev`: there are dev rows. `timing`:
     what the training takes here, if it was timed."""
     length = length_preset(task, seen, "gpu" if gpu else "cpu")
     own = [preset for preset in task.presets if dev or preset.key != METRIC]
@@ -229,7 +229,7 @@ def measured_presets(
         length,
         *bad_row_presets(seen),
         *training_presets(seen, length.value, scratch),
-        *([] if gpu else bfloat16_presets(scratch, trial)),
+        *([] if gpu else bfloat16_presets(scratch, timing)),
         *([*few_dev_presets(seen), metric_preset(task, seen)] if dev else no_dev_presets()),
         *own,
     ]
@@ -264,12 +264,12 @@ def training_presets(seen: DataSummary, length: int, scratch: bool) -> list[Pres
     ]
 
 
-def bfloat16_presets(scratch: bool, trial: Trial | None) -> list[Preset]:
-    """training.bf16 on a processor that computes so: where `trial` shows that it pays; untimed for encoders, for which
+def bfloat16_presets(scratch: bool, timing: TimedSteps | None) -> list[Preset]:
+    """training.bf16 on a processor that computes so: where `timing` shows that it pays; untimed for encoders, for which
     it has been measured (docs/benchmarks.md)."""
-    if trial is not None:
-        why = say("timed here: {:.1f} times as fast; other processors may refuse it", trial.times_faster)
-        return [Preset("training.bf16", True, why)] if trial.bfloat16_pays else []
+    if timing is not None:
+        why = say("timed here: {:.1f} times as fast; other processors may refuse it", timing.times_faster)
+        return [Preset("training.bf16", True, why)] if timing.bfloat16_pays else []
     if scratch or not cpu_info().trains_in_bfloat16:
         return []
     why = later(

@@ -18,8 +18,8 @@ from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 
 _TAG = r"[A-Za-z][A-Za-z0-9]{0,5}"
-# A bracket before a tag is a word. The group is matched as a whole (Python 3.11 would spell it *+), and a word is bounded,
-# or a line of brackets, or of tags and brackets, would take the square of its length.
+# A bracket before a tag is a word. The group is matched as a whole (Python 3.11 would spell it *+), and a word is
+# bounded, or a line of brackets, or of tags and brackets, would take the square of its length.
 _BRACKETS = r"(?=(?P<brackets>(?:\[(?!/[^/]))*))(?P=brackets)"
 _WORD = re.compile(rf"{_BRACKETS}(?P<word>.{{1,250}}?)(?:\{{[A-Za-z:]+\d?\}})?/(?P<tag>{_TAG})(?:\](?:/?{_TAG})?)*")
 _PARAGRAPH = re.compile(r"\d{8}-\d+-\d+-\d+(/m)?")

@@ -1,7 +1,7 @@
 """The first steps of a training, timed: how long all of it takes on this machine, and whether bf16 pays.
 
     prepared = ready_to_train(recipe)    # training/overfit.py
-    trial = time_training(prepared)      # writes a checkpoint into a temporary folder, to time that
+    timing = time_training(prepared)      # writes a checkpoint into a temporary folder, to time that
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Trial:
+class TimedSteps:
     """What a training takes here, without training.bf16 and with it; None where that was not timed, on a GPU or a
     processor that does not compute so."""
 
@@ -69,7 +69,7 @@ class Trial:
         return (taken or self.without_bf16).training
 
 
-def time_training(prepared: PreparedTraining) -> Trial:
+def time_training(prepared: PreparedTraining) -> TimedSteps:
     """Train some steps in this process, in turns with and without bf16 if this is a processor that computes so.
 
     Moves the weights of the network a little. RunFailed if a step fails.
@@ -81,7 +81,7 @@ def time_training(prepared: PreparedTraining) -> Trial:
         Measured(min(each.training for each in kind), min(each.step for each in kind))
         for kind in zip(*rounds, strict=True)
     )
-    return Trial(*fastest)
+    return TimedSteps(*fastest)
 
 
 def _measure(prepared: PreparedTraining, bfloat16: bool, save: list[float]) -> Measured:

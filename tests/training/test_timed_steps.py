@@ -13,10 +13,10 @@ from nlpctl.datatools.recipe_defaults import bfloat16_presets
 from nlpctl.runtime.machine import cpu_info
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import overfit
-from nlpctl.training import trial as trials
+from nlpctl.training import timed_steps as module
 from nlpctl.training.overfit import ready_to_train
+from nlpctl.training.timed_steps import Measured, TimedSteps
 from nlpctl.training.trainer import RecipeTrainer
-from nlpctl.training.trial import Measured, Trial
 
 
 def test_the_first_steps_tell_how_long_all_takes(tiny, monkeypatch):
@@ -28,12 +28,12 @@ def test_the_first_steps_tell_how_long_all_takes(tiny, monkeypatch):
         return loss(self, network, outputs, batch)
 
     monkeypatch.setattr(SequenceClassification, "loss", clocked)
-    monkeypatch.setattr(trials, "time", SimpleNamespace(process_time=lambda: now[0]))
+    monkeypatch.setattr(module, "time", SimpleNamespace(process_time=lambda: now[0]))
     before = {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")}
     often = [Override(f"training.{key}", "2", "--set") for key in ("eval_steps", "save_steps")]
-    trial = trials.time_training(ready_to_train(load_recipe(tiny.folder / "recipe.yaml", often)))
-    assert trial.without_bf16.step == 1.0 and trial.without_bf16.training > 0 and now[0] > 600
-    assert (trial.with_bf16 is not None) is cpu_info().trains_in_bfloat16
+    timing = module.time_training(ready_to_train(load_recipe(tiny.folder / "recipe.yaml", often)))
+    assert timing.without_bf16.step == 1.0 and timing.without_bf16.training > 0 and now[0] > 600
+    assert (timing.with_bf16 is not None) is cpu_info().trains_in_bfloat16
     assert {path: path.stat().st_mtime_ns for path in tiny.folder.rglob("*")} == before
 
 
@@ -73,15 +73,15 @@ def test_saves_count_and_one_is_timed(saving_twice, monkeypatch):
         return 1000.0
 
     monkeypatch.setattr(RecipeTrainer, "seconds_to_save", clocked)
-    trial = trials.time_training(saving_twice)
+    timing = module.time_training(saving_twice)
     assert len(saved) == 1 and 0 < saved[0] < 1000
-    assert 2000 < trial.seconds < 3000
+    assert 2000 < timing.seconds < 3000
 
 
 def test_without_room_nothing_is_saved(saving_twice, monkeypatch):
     monkeypatch.setattr(RecipeTrainer, "_write_checkpoint", lambda self, _: pytest.fail("it would fill the disk"))
     monkeypatch.setattr("nlpctl.training.trainer.shutil.disk_usage", lambda path: SimpleNamespace(free=100))
-    assert 0 < trials.time_training(saving_twice).seconds < 1000
+    assert 0 < module.time_training(saving_twice).seconds < 1000
 
 
 def test_what_fails_is_told_and_no_run_to_go_on_with(tiny, monkeypatch, capsys):
@@ -91,19 +91,19 @@ def test_what_fails_is_told_and_no_run_to_go_on_with(tiny, monkeypatch, capsys):
     monkeypatch.setattr(SequenceClassification, "loss", no_room)
     recipe = tiny.folder / "fails.yaml"
     recipe.write_text((tiny.folder / "recipe.yaml").read_text().replace("device: cpu", "device: cpu, on_oom: fail"))
-    assert new._trial(recipe) is None
+    assert new._time_training(recipe) is None
     err = capsys.readouterr().err
     assert "could not be timed: out of memory in step 1" in err and "--resume" not in err
-    monkeypatch.setattr("nlpctl.training.trial.time_training", no_room)  # as of another library
-    assert new._trial(recipe) is None
+    monkeypatch.setattr("nlpctl.training.timed_steps.time_training", no_room)  # as of another library
+    assert new._time_training(recipe) is None
     assert "could not be timed: MemoryError: no room for tensors" in capsys.readouterr().err
 
 
 def test_bf16_is_taken_where_its_steps_were_faster():
     """Whatever other programs made of the time of the whole training, and whatever network it is."""
-    faster = Trial(Measured(90.0, 1.5), Measured(100.0, 1.0))
+    faster = TimedSteps(Measured(90.0, 1.5), Measured(100.0, 1.0))
     assert faster.bfloat16_pays and faster.seconds == 100.0
     assert [preset.key for preset in bfloat16_presets(True, faster)] == ["training.bf16"]
-    for slower in (Trial(Measured(90.0, 1.0), Measured(50.0, 1.0)), Trial(Measured(90.0, 1.0))):
+    for slower in (TimedSteps(Measured(90.0, 1.0), Measured(50.0, 1.0)), TimedSteps(Measured(90.0, 1.0))):
         assert not slower.bfloat16_pays and slower.seconds == 90.0
         assert bfloat16_presets(False, slower) == []
