@@ -1,7 +1,7 @@
 """Names of models on hubs and in packages. Asking a hub, or a library that knows it, is slow, and a mistyped name must
 be told at once.
 
-    ernie-3.0-medium-zh       a text encoder that is built into PaddleNLP; scripts/update_catalogue.py writes the list.
+    ernie-3.0-medium-zh       a text encoder that is built into PaddleNLP; scripts/update_hub_names.py writes the list.
                               Models that others put on its hub (somebody/model) are not in it: a recipe names them, as
                               model.name_or_path.
     hf:ORG/NAME@REVISION      a repository of the Hugging Face hub (models/hugging_face_hub.py)
@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nlpctl.config.catalogue import DATA
 from nlpctl.errors import UserError
 
-FILE = "hub_names.json"
+FILE = Path(__file__).parent / "data" / "hub_names.json"
 HF_PREFIX = "hf:"
 PYTHON_PREFIX = "python:"
 PREFIXES = (HF_PREFIX, PYTHON_PREFIX)  # of names that have no folder before their files are looked for
@@ -36,7 +35,7 @@ _COMMIT = re.compile("[0-9a-f]{40}")
 @functools.cache
 def hub_names() -> frozenset[str]:
     """Every built-in name of a family with a classifier."""
-    return frozenset(json.loads((DATA / FILE).read_text(encoding="utf-8"))["names"])
+    return frozenset(json.loads(FILE.read_text(encoding="utf-8"))["names"])
 
 
 def is_repository(text: str) -> bool:

@@ -1,16 +1,12 @@
 """What a recipe key is for, and when its value may change: the `KeyUse` that every field of schema.py has.
 
-PaddleNLP's own arguments have no field in schema.py, so the tables below give them theirs. Ask `use_of` (keys.py) for
-the use of a key; lists of key names elsewhere would be out of date with the next key.
+Ask `use_of` (keys.py) for the use of a key; lists of key names elsewhere would be out of date with the next key.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
-
-from nlpctl.config.refused_keys import REFUSED
 
 Role = Literal[
     "network",  # the network that is trained, and where its weights start
@@ -72,6 +68,8 @@ WEIGHTS = KeyUse("weights")
 CONTINUABLE = replace(WEIGHTS, may_change="continue")
 SCORE = replace(WEIGHTS, not_searchable=_SAME_SCORE)
 EVALUATIONS = replace(WEIGHTS, not_searchable=_SAME_EVALUATIONS)
+EVALUATION_TIMES = replace(EVALUATIONS, may_change="continue")
+EVALUATED_ROWS = replace(WEIGHTS, not_searchable=_SAME_ROWS)
 OF_COMPRESS = replace(WEIGHTS, not_searchable=_NOT_READ)  # the trainings of compress read it, `train` does not
 STUDENT = replace(OF_COMPRESS, may_change="resume")
 
@@ -91,6 +89,8 @@ DECODING = replace(ANSWERS, not_searchable=_SAME_ANSWERS)
 MACHINE = KeyUse("machine", may_change="resume", not_searchable=_OF_MACHINE)
 NODE = replace(MACHINE, per_node=True)
 SPEED = KeyUse("machine", may_change="resume")
+# a score may depend on it in its last digits, and the best checkpoint on the score
+EVALUATION_BATCH = replace(SPEED, may_change=None)
 
 OUTPUT = KeyUse("output", may_change="resume")
 FOLDER = replace(OUTPUT, per_node=True, not_searchable=_OWN_FOLDER)
@@ -104,56 +104,3 @@ SEARCH_BUDGET = replace(SEARCH, may_change="resume")  # a sweep that goes on may
 
 # The task, and keys that other versions of nlpctl had: all may depend on them.
 UNKNOWN = SEARCHABLE_ROWS
-
-
-# -- what PaddleNLP's arguments are for ------------------------------------------------------------
-
-TRAINING_ARGUMENTS: Mapping[KeyUse, str] = {
-    WEIGHTS: """
-        do_eval per_device_train_batch_size gradient_accumulation_steps adam_beta1 adam_beta2
-        adam_epsilon num_cycles lr_end power log_on_each_node save_on_each_node seed bf16 fp16 fp16_opt_level
-        amp_master_grad amp_custom_black_list amp_custom_white_list sharding
-        sharding_parallel_degree data_parallel_config recompute scale_loss minimum_eval_times dataloader_drop_last
-        remove_unused_columns optim lazy_data_processing to_static ignore_save_lr_and_optim
-    """,
-    # logging_steps stands for eval_steps where that is not set, so the best checkpoint may depend on it
-    CONTINUABLE: """
-        learning_rate weight_decay max_grad_norm num_train_epochs max_steps lr_scheduler_type warmup_ratio warmup_steps
-        save_steps logging_steps
-    """,
-    SCORE: "metric_for_best_model greater_is_better",
-    EVALUATIONS: "load_best_model_at_end",
-    replace(EVALUATIONS, may_change="continue"): "evaluation_strategy eval_steps save_strategy",
-    replace(WEIGHTS, not_searchable=_SAME_ROWS): "max_evaluate_steps",
-    FOLDER: "output_dir logging_dir",
-    OUTPUT: "disable_tqdm save_total_limit skip_memory_metrics skip_profile_timer",
-    RECORD: "logging_strategy logging_first_step report_to run_name",
-    SPEED: "dataloader_num_workers",
-    # a score may depend on it in its last digits, and the best checkpoint on the score
-    replace(SPEED, may_change=None): "per_device_eval_batch_size",
-}
-
-COMPRESSION_ARGUMENTS: Mapping[KeyUse, str] = {
-    COMMAND: "strategy",
-    CANDIDATES: """
-        input_dtype prune_embeddings onnx_format width_mult_list weight_quantize_type activation_quantize_type algo_list
-        batch_num_list batch_size_list round_type bias_correction input_infer_model_path use_pact moving_rate
-    """,
-}
-
-ARGUMENT_PATHS: Mapping[str, PathKind] = {
-    "output_dir": "output",
-    "logging_dir": "output",
-    "input_infer_model_path": "input",
-}
-
-
-def use_of_argument(section: str, name: str) -> KeyUse:
-    """The use of an argument of PaddleNLP, a key of section training or compression. KeyError: the tables lack it."""
-    tables = {"training": TRAINING_ARGUMENTS, "compression": COMPRESSION_ARGUMENTS}
-    for use, names in tables[section].items():
-        if name in names.split():
-            return use
-    if f"{section}.{name}" in REFUSED:  # no recipe sets it
-        return {"training": WEIGHTS, "compression": CANDIDATES}[section]
-    raise KeyError(f"{section}.{name} has no use in {__name__}")

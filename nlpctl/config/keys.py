@@ -198,7 +198,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     is_union = isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
     parts = typing.get_args(annotation) if is_union else (annotation,)
     kinds = [part for part in parts if part is not type(None)]
-    choices = tuple(field.metadata["choices"]) if "choices" in field.metadata else ()
+    choices: tuple[str, ...] = ()
     scalar: type | None = None
     item: type | None = None
     section: type | None = None
@@ -214,6 +214,8 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
                 entry = inner
             elif typing.get_origin(inner) is tuple:
                 lists = True
+            elif typing.get_origin(inner) is Literal:
+                item, choices = str, typing.get_args(inner)
             elif isinstance(inner, types.UnionType):
                 item, all_item = typing.get_args(inner)[0], True
             else:

@@ -3,9 +3,9 @@
 This module is the single definition. The loader coerces by these types. The JSON Schema and docs/recipes.md are
 generated from them. The rest of nlpctl receives checked values.
 
-`training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
-classes import Paddle, so their fields, such as training.learning_rate, are listed in config/data/ (catalogue.py), and
-the two sections are made of them at the end of this file.
+`training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments, such as
+training.learning_rate. Those classes import Paddle, so their fields stand here once more;
+tests/config/test_paddlenlp_arguments.py compares them with the installed package.
 """
 
 from __future__ import annotations
@@ -21,15 +21,20 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from nlpctl.config.catalogue import compression_fields, training_fields
 from nlpctl.config.input_formats import OF_DATA
 from nlpctl.config.key_use import (
     ANSWERS,
+    CANDIDATES,
     COLUMNS,
     COMMAND,
     CONFIDENCE,
     CONTINUABLE,
     DECODING,
+    EVALUATED_ROWS,
+    EVALUATION_BATCH,
+    EVALUATION_TIMES,
+    EVALUATIONS,
+    FOLDER,
     GROUPS,
     HEAD,
     LABEL_TEXT,
@@ -39,11 +44,13 @@ from nlpctl.config.key_use import (
     NODE,
     OF_COMPRESS,
     OUTPUT,
+    RECORD,
     ROWS,
     SCORE,
     SEARCH,
     SEARCH_BUDGET,
     SEARCHABLE_ROWS,
+    SPEED,
     STUDENT,
     TEST_ROWS,
     TOKENS,
@@ -76,8 +83,7 @@ def section_key(section: type, help: str, use: KeyUse | None = None) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------
-# The keys of section compression that are nlpctl's own, beside those of PaddleNLP's CompressionArguments; what
-# their texts mean.
+# Section compression: keys of nlpctl's own and PaddleNLP's CompressionArguments; what their texts mean.
 
 _BUDGET = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in)?)?\s*(?:(\d+(?:\.\d+)?)\s*s)?\s*")
 
@@ -119,6 +125,55 @@ class CompressionKeys:
     batch_sizes: tuple[int, ...] = key((1, 32), COMMAND, "Batch sizes that candidates are timed with.")
 
 
+Calibration = Literal["hist", "KL", "mse", "avg", "abs_max", "min_max", "emd"]
+
+
+@dataclass(frozen=True)
+class CompressionSection(CompressionKeys):
+    """What `nlpctl compress` does: every field that PaddleNLP's CompressionArguments adds, and nlpctl's own keys."""
+
+    do_compress: bool = key(False, CANDIDATES, "Whether to run compression after training.")
+    input_dtype: Literal["int32", "int64"] | None = key(
+        "int64", CANDIDATES, "Type of the exported model's inputs: int64; int32 is refused."
+    )
+    prune_embeddings: bool = key(
+        False, CANDIDATES, "Drop vocabulary entries that no training row uses, before anything else."
+    )
+    onnx_format: bool | None = key(
+        True, CANDIDATES, "Paddle's format of int8 graphs; false, the older one, is refused."
+    )
+    strategy: str | None = key(
+        "dynabert+ptq",
+        COMMAND,
+        "Alternatives, separated by commas; A+B applies B after A. `nlpctl compress --help` names the strategies.",
+    )
+    width_mult_list: tuple[str, ...] | None = key(
+        None, CANDIDATES, "Widths kept by DynaBERT, such as 3/4; default: [3/4]."
+    )
+    weight_quantize_type: Literal["abs_max", "channel_wise_abs_max"] | None = key(
+        "channel_wise_abs_max", CANDIDATES, "How weights are quantised."
+    )
+    activation_quantize_type: Literal["abs_max", "range_abs_max", "moving_average_abs_max"] | None = key(
+        None, CANDIDATES, "How activations are quantised by qat: moving_average_abs_max (the default) or range_abs_max."
+    )
+    algo_list: tuple[Calibration, ...] | None = key(
+        None,
+        CANDIDATES,
+        "Calibration algorithms to try; default: [avg, mse]. min_max is refused: it quantises nothing.",
+    )
+    batch_num_list: tuple[int | None, ...] | None = key(
+        None, CANDIDATES, "Numbers of calibration batches to try; all (or None): every training row. Default: [16]."
+    )
+    batch_size_list: tuple[int, ...] | None = key(None, CANDIDATES, "Calibration batch sizes to try; default: [32].")
+    round_type: Literal["round", "adaround"] | None = key("round", CANDIDATES, "How weights are rounded to integers.")
+    bias_correction: bool | None = key(False, CANDIDATES, "Correct the bias that quantisation adds (arXiv 1810.05723).")
+    input_infer_model_path: str | None = key(
+        None, CANDIDATES, "Prefix of an exported model to quantise instead of training one.", path="input"
+    )
+    use_pact: bool | None = key(True, CANDIDATES, "Learn the clipping range of activations during qat (PACT).")
+    moving_rate: float | None = key(0.9, CANDIDATES, "The decay coefficient of moving average.")
+
+
 def parse_width(text: str) -> Fraction:
     """A width such as 3/4 or 0.75. ValueError, a sentence, for anything else."""
     try:
@@ -142,7 +197,8 @@ def parse_budget(text: str) -> float:
 
 
 # --------------------------------------------------------------------------------------------------
-# The keys of section training that are nlpctl's own: parts that PaddleNLP's Trainer takes as arguments, and speed.
+# Section training: keys of nlpctl's own, which are parts that PaddleNLP's Trainer takes as arguments, and speed; and
+# its TrainingArguments.
 
 _TRUST = "Named as package.module:function; runs with your rights: name only code you trust."
 
@@ -204,6 +260,192 @@ class TrainingKeys:
         "On a CPU, compute attention, GELU, softmax, LayerNorm, biases and dropout by faster functions (oneDNN's; "
         "docs/training.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
     )
+
+
+# Values of PaddleNLP's enums, and of texts that it declares without saying which it takes
+Interval = Literal["no", "steps", "epoch"]
+Schedule = Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"]
+Tracker = Literal["visualdl", "tensorboard", "wandb", "autonlp", "mlflow", "all", "none"]  # mlflow is nlpctl's
+
+
+@dataclass(frozen=True)
+class TrainingSection(TrainingKeys):
+    """Every field of PaddleNLP's TrainingArguments, under its own name, and parts of one's own."""
+
+    output_dir: str = key(
+        "outputs/run",
+        FOLDER,
+        "The run directory: checkpoints, model, metrics and logs are written here.",
+        path="output",
+    )
+    overwrite_output_dir: bool = key(False, WEIGHTS, "Overwrite the content of the output directory.")
+    do_train: bool = key(False, WEIGHTS, "Whether to run training.")
+    do_eval: bool = key(False, WEIGHTS, "Evaluate during training; evaluation_strategy says when.")
+    do_predict: bool = key(False, WEIGHTS, "Whether to run predictions on the test set.")
+    do_export: bool = key(False, WEIGHTS, "Whether to export an inference model.")
+    evaluation_strategy: Interval = key("no", EVALUATION_TIMES, "When to evaluate during training.")
+    prediction_loss_only: bool = key(
+        False, WEIGHTS, "When performing evaluation and predictions, only returns the loss."
+    )
+    per_device_train_batch_size: int = key(8, WEIGHTS, "Batch size per GPU core/CPU for training.")
+    per_device_eval_batch_size: int = key(8, EVALUATION_BATCH, "Batch size per GPU core/CPU for evaluation.")
+    gradient_accumulation_steps: int = key(
+        1, WEIGHTS, "Number of updates steps to accumulate before performing a backward/update pass."
+    )
+    eval_accumulation_steps: int | None = key(
+        None, WEIGHTS, "Number of predictions steps to accumulate before moving the tensors to the CPU."
+    )
+    learning_rate: float = key(5e-05, CONTINUABLE, "The initial learning rate for AdamW.")
+    weight_decay: float = key(0.0, CONTINUABLE, "Weight decay, applied to all but biases and layer norms.")
+    adam_beta1: float = key(0.9, WEIGHTS, "Beta1 for AdamW optimizer.")
+    adam_beta2: float = key(0.999, WEIGHTS, "Beta2 for AdamW optimizer.")
+    adam_epsilon: float = key(1e-08, WEIGHTS, "Epsilon for AdamW optimizer.")
+    max_grad_norm: float = key(1.0, CONTINUABLE, "Gradients are clipped to this norm.")
+    num_train_epochs: float = key(1.0, CONTINUABLE, "Total number of training epochs to perform.")
+    max_steps: int = key(-1, CONTINUABLE, "If > 0: set total number of training steps to perform.")
+    lr_scheduler_type: Schedule = key("linear", CONTINUABLE, "How the learning rate changes after warm-up.")
+    warmup_ratio: float = key(
+        0.0, CONTINUABLE, "Share of all steps during which the learning rate rises from 0 to learning_rate."
+    )
+    warmup_steps: int = key(0, CONTINUABLE, "Number of warm-up steps; overrides warmup_ratio.")
+    num_cycles: float = key(0.5, WEIGHTS, "The number of waves in the cosine scheduler.")
+    lr_end: float = key(1e-07, WEIGHTS, "The end LR in the polynomial scheduler.")
+    power: float = key(1.0, WEIGHTS, "The power factor in the polynomial scheduler.")
+    log_on_each_node: bool = key(
+        True,
+        WEIGHTS,
+        "When doing a multinode distributed training, whether to log once per node or just once on the main node.",
+    )
+    logging_dir: str | None = key(None, FOLDER, "VisualDL log dir.", path="output")
+    logging_strategy: Interval = key("steps", RECORD, "When to log the loss.")
+    logging_first_step: bool = key(False, RECORD, "Log the first global_step.")
+    # it stands for eval_steps where that is not set, so the best checkpoint may depend on it
+    logging_steps: int = key(500, CONTINUABLE, "Log every this many steps.")
+    save_strategy: Interval = key("steps", EVALUATION_TIMES, "When to save a checkpoint.")
+    save_steps: int = key(500, CONTINUABLE, "Save a checkpoint every this many steps, with save_strategy: steps.")
+    save_total_limit: int | None = key(
+        None, OUTPUT, "Keep at most this many checkpoints; model/ is one of them in the end. Default: all."
+    )
+    save_on_each_node: bool = key(False, WEIGHTS, "With several machines: save on each of them, not only on the first.")
+    no_cuda: bool = key(False, WEIGHTS, "Do not use CUDA even when it is available.")
+    seed: int = key(42, WEIGHTS, "Random seed that will be set at the beginning of training.")
+    bf16: bool = key(
+        False,
+        WEIGHTS,
+        "Mixed precision with bfloat16 (GPU of the Ampere generation or newer, or CPU with AVX512-BF16 or AMX).",
+    )
+    fp16: bool = key(False, WEIGHTS, "Whether to use fp16 (mixed) precision instead of 32-bit.")
+    fp16_opt_level: Literal["O0", "O1", "O2"] = key("O1", WEIGHTS, "Mixed-precision level.")
+    amp_master_grad: bool = key(
+        False, WEIGHTS, "With level O2: keep float32 gradients for clipping, weight decay and the update."
+    )
+    bf16_full_eval: bool = key(False, WEIGHTS, "Whether to use full bfloat16 evaluation instead of 32-bit.")
+    fp16_full_eval: bool = key(False, WEIGHTS, "Whether to use full float16 evaluation instead of 32-bit.")
+    amp_custom_black_list: tuple[str, ...] | None = key(
+        None, WEIGHTS, "Operators that stay in float32 under mixed precision."
+    )
+    amp_custom_white_list: tuple[str, ...] | None = key(
+        None, WEIGHTS, "Operators that always run in half precision under mixed precision."
+    )
+    sharding: str = key(
+        "",
+        WEIGHTS,
+        "stage1: each of several processes keeps a share of the optimizer's state. Other stages are refused.",
+    )
+    sharding_degree: int = key(-1, WEIGHTS, "Deprecated name of sharding_parallel_degree.")
+    sharding_parallel_degree: int = key(
+        -1, WEIGHTS, "Number of processes that share one copy; -1: all. Other numbers are refused."
+    )
+    save_sharded_model: bool = key(False, WEIGHTS, "With sharding stage1: each rank saves its own part.")
+    load_sharded_model: bool = key(False, WEIGHTS, "With sharding stage1: load a model saved with save_sharded_model.")
+    tensor_parallel_degree: int = key(-1, WEIGHTS, "Split each transformer layer over this many cards; -1: off.")
+    pipeline_parallel_degree: int = key(-1, WEIGHTS, "Split the stack of layers over this many cards; -1: off.")
+    sep_parallel_degree: int = key(-1, WEIGHTS, "Split the sequence over this many cards; -1: off.")
+    data_parallel_config: str = key("", WEIGHTS, "Names of data-parallel options, separated by spaces.")
+    tensor_parallel_config: str = key("", WEIGHTS, "Names of tensor-parallel options, separated by spaces.")
+    pipeline_parallel_config: str = key("", WEIGHTS, "Names of pipeline-parallel options, separated by spaces.")
+    sharding_parallel_config: str = key("", WEIGHTS, "Names of sharding options, separated by spaces.")
+    hybrid_parallel_topo_order: Literal["pp_first", "sharding_first"] | None = key(
+        None, WEIGHTS, "Order of the communication groups; default: pp_first."
+    )
+    recompute: bool = key(False, WEIGHTS, "Recompute activations in the backward pass: less memory, more time.")
+    scale_loss: float = key(32768, WEIGHTS, "The value of initial scale_loss for fp16.")
+    minimum_eval_times: int | None = key(
+        None, WEIGHTS, "Evaluate at least this often: eval_steps is lowered where needed."
+    )
+    local_rank: int = key(-1, WEIGHTS, "For distributed training: local_rank.")
+    dataloader_drop_last: bool = key(
+        False, WEIGHTS, "Drop the last incomplete batch if it is not divisible by the batch size."
+    )
+    eval_steps: int | None = key(
+        None,
+        EVALUATION_TIMES,
+        "Evaluate every this many steps, with evaluation_strategy: steps; default: logging_steps.",
+    )
+    max_evaluate_steps: int = key(
+        -1, EVALUATED_ROWS, "If set to a positive number, the total number of evaluation steps to perform."
+    )
+    dataloader_num_workers: int = key(0, SPEED, "Number of subprocesses to use for data loading.")
+    past_index: int = key(
+        -1, WEIGHTS, "If >=0, uses the corresponding part of the output as the past state for next step."
+    )
+    run_name: str | None = key(None, RECORD, "An optional descriptor for the run.")
+    device: str | None = key("gpu", WEIGHTS, "Device name.")
+    disable_tqdm: bool | None = key(None, OUTPUT, "Whether or not to disable the tqdm progress bars.")
+    remove_unused_columns: bool | None = key(
+        True, WEIGHTS, "Remove columns not required by the model when using an nlp.Dataset."
+    )
+    label_names: tuple[str, ...] | None = key(
+        None, WEIGHTS, "The list of keys in your dictionary of inputs that correspond to the labels."
+    )
+    load_best_model_at_end: bool | None = key(False, EVALUATIONS, "After training, go back to the best model seen.")
+    metric_for_best_model: str | None = key(None, SCORE, "The score that says which model is best; default: loss.")
+    greater_is_better: bool | None = key(
+        None, SCORE, "Whether a higher metric_for_best_model is better; default: no for loss, yes for all others."
+    )
+    ignore_data_skip: bool = key(
+        False,
+        WEIGHTS,
+        "When resuming training, whether or not to skip the first epochs and batches to get to the same training "
+        "data.",
+    )
+    optim: Literal["adamw", "adafactor"] = key(
+        "adamw", WEIGHTS, "The optimizer: adamw; adafactor is refused, since PaddleNLP's Trainer lacks it."
+    )
+    report_to: tuple[Tracker, ...] | None = key(
+        None,
+        RECORD,
+        "Where the curves are written; default: visualdl. mlflow needs the extra mlflow (docs/explain.md).",
+    )
+    wandb_api_key: str | None = key(
+        None, WEIGHTS, "Weights & Biases (WandB) API key(s) for authentication with the WandB service."
+    )
+    resume_from_checkpoint: str | None = key(
+        None, WEIGHTS, "The path to a folder with a valid checkpoint for your model."
+    )
+    skip_memory_metrics: bool = key(
+        True, OUTPUT, "Whether or not to skip adding of memory profiler reports to metrics."
+    )
+    flatten_param_grads: bool | None = key(
+        False, WEIGHTS, "Whether use flatten_param_grads method in optimizer, only used on NPU devices."
+    )
+    lazy_data_processing: bool | None = key(True, WEIGHTS, "Whether use lazy data processing.")
+    skip_profile_timer: bool | None = key(
+        True, OUTPUT, "Leave the timing of forward, backward and step out of the log."
+    )
+    distributed_dataloader: bool | None = key(False, WEIGHTS, "Whether to use distributed dataloader.")
+    unified_checkpoint: bool | None = key(False, WEIGHTS, "Whether to unify hybrid parallel checkpoint.")
+    to_static: bool | None = key(False, WEIGHTS, "Train the network as a static graph.")
+    unified_checkpoint_config: str | None = key(
+        "", WEIGHTS, "Names of unified-checkpoint options, separated by spaces."
+    )
+    ignore_load_lr_and_optim: bool | None = key(False, WEIGHTS, "Whether to ignore load optimizer and scheduler.")
+    ignore_save_lr_and_optim: bool | None = key(False, WEIGHTS, "Whether to ignore save optimizer and scheduler.")
+    force_reshard_pp: bool | None = key(False, WEIGHTS, "Reshard the pipeline even where the degrees agree.")
+    enable_auto_parallel: bool | None = key(
+        False, WEIGHTS, "Whether to run distributed training in auto parallel mode."
+    )
+    use_expert_parallel: bool | None = key(False, WEIGHTS, "Enable MoE (Mixture of Experts) expert parallel training.")
 
 
 # -- where a recipe's network comes from, and what is changed in it before it is trained -----------
@@ -950,43 +1192,6 @@ class InferenceSection:
     tensorrt: bool = key(False, COMMAND, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 
-# -- the sections training and compression: PaddleNLP's fields, and nlpctl's own ------------------
-
-
-def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type, ...] = ()) -> type:
-    """A frozen dataclass with the fields of `own`, and one per catalogue entry."""
-    section = dataclasses.make_dataclass(
-        name,
-        [
-            (
-                f.name,
-                f.annotation,
-                field(default=f.default, metadata={"use": f.use, "help": f.help, "path": f.path, "choices": f.choices}),
-            )
-            for f in fields
-        ],
-        bases=own,
-        frozen=True,
-    )
-    section.__doc__ = doc
-    section.__module__ = __name__
-    return section
-
-
-TrainingSection = _section_from_catalogue(
-    "TrainingSection",
-    "Every field of PaddleNLP's TrainingArguments, under its own name, and parts of one's own.",
-    training_fields(),  # learning_rate and the like: config/data/training_arguments.json
-    (TrainingKeys,),
-)
-CompressionSection = _section_from_catalogue(
-    "CompressionSection",
-    "What `nlpctl compress` does: every field that PaddleNLP's CompressionArguments adds, and nlpctl's own keys.",
-    compression_fields(),
-    (CompressionKeys,),
-)
-
-
 # What a command wants of the model that a user names.
 #
 #     train    a recipe with everything that a training needs
@@ -1037,12 +1242,12 @@ class Recipe:
     few_shot: FewShotSection
     retrieval: RetrievalSection
     loss: LossSection
-    training: Any  # TrainingSection
+    training: TrainingSection
     optimizer: OptimizerSection
     early_stopping: EarlyStoppingSection
     guards: GuardsSection
     search: SearchSection
-    compression: Any  # CompressionSection
+    compression: CompressionSection
     distillation: DistillationSection
     inference: InferenceSection
     runtime: RuntimeSection

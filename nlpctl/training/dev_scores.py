@@ -37,8 +37,8 @@ class UserMetrics:
 
     def __init__(self, recipe: Recipe, task: Task):
         """UserError if a function cannot be imported or takes other arguments."""
-        self.recipe, self.task = recipe, task
-        self.name = recipe.training.compute_metrics
+        assert recipe.training.compute_metrics is not None
+        self.recipe, self.task, self.name = recipe, task, recipe.training.compute_metrics
         self._compute = import_code(METRICS, self.name)
         prepare = recipe.training.preprocess_logits_for_metrics
         self._prepare = None if prepare is None else import_code(PREPARE, prepare)

@@ -66,9 +66,9 @@ def open_run(
             # First: killed in it, the best of the other run may stand there alone, from which nothing can go on.
             goes_on = take_over(run) or options.resume
             if options.resume:  # once, before any process of the run looks for its checkpoint
-                set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
+                set_damaged_aside(run, keeps_best=bool(recipe.training.load_best_model_at_end))
             yield goes_on
-        tidy(run, recipe.training.save_total_limit, model_is_best=recipe.training.load_best_model_at_end)
+        tidy(run, recipe.training.save_total_limit, model_is_best=bool(recipe.training.load_best_model_at_end))
         renew_report(run.path)
     time: Any = run.read_manifest().time
     if not is_sound(time):

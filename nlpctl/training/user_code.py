@@ -139,9 +139,9 @@ class UserCode:
     def collator(self, task: Task, encoder: TextEncoder) -> Collator | UserCollator:
         """What makes training batches. UserError: the user's cannot be made."""
         inner = task.collator(encoder, labelled=True)
-        if self.make_collator is None:
-            return inner
         name = self.recipe.training.data_collator
+        if self.make_collator is None or name is None:
+            return inner
         with user_code_blamed(self.recipe):
             made = self.make_collator(encoder.tokenizer)
         if not callable(made):
@@ -150,8 +150,8 @@ class UserCode:
 
     def optimizer(self, network: Any, args: TrainingArguments) -> paddle.optimizer.Optimizer:
         """The user's optimizer. UserError: it cannot be made, or is none."""
-        assert self.make_optimizer is not None
         name = self.recipe.training.optimizer
+        assert self.make_optimizer is not None and name is not None
         with user_code_blamed(self.recipe):
             made = self.make_optimizer(network, args)
         if not isinstance(made, paddle.optimizer.Optimizer):
@@ -160,8 +160,8 @@ class UserCode:
 
     def scheduler(self, args: TrainingArguments, steps: int) -> paddle.optimizer.lr.LRScheduler:
         """The user's schedule. UserError: it cannot be made, or is none."""
-        assert self.make_scheduler is not None
         name = self.recipe.training.scheduler
+        assert self.make_scheduler is not None and name is not None
         with user_code_blamed(self.recipe):
             made = self.make_scheduler(args, steps)
         if not isinstance(made, paddle.optimizer.lr.LRScheduler):

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.config.catalogue import compression_fields, training_fields
-from nlpctl.config.key_use import COMPRESSION_ARGUMENTS, TRAINING_ARGUMENTS, KeyUse, use_of_argument
+from nlpctl.config.key_use import KeyUse
 from nlpctl.config.keys import all_keys, keys_of, keys_with_path, use_of
 from nlpctl.config.recipe_of import with_reading
-from nlpctl.config.refused_keys import REFUSED
 from nlpctl.config.schema import DataSection, key
 from nlpctl.config.task_file import kept_keys
 
@@ -168,21 +166,6 @@ def test_a_key_without_a_use_is_an_error() -> None:
     wrong = dataclasses.make_dataclass("Wrong", [("new", int, dataclasses.field(default=1, metadata={"help": ""}))])
     with pytest.raises(KeyError, match="use"):
         keys_of(wrong, "data")
-    with pytest.raises(KeyError, match="training.new_in_another_release"):
-        use_of_argument("training", "new_in_another_release")
-
-
-@pytest.mark.parametrize(
-    ("section", "fields", "table"),
-    [
-        ("training", training_fields(), TRAINING_ARGUMENTS),
-        ("compression", compression_fields(), COMPRESSION_ARGUMENTS),
-    ],
-)
-def test_every_argument_of_paddlenlp_stands_once_in_the_tables(section, fields, table) -> None:
-    names = [name for names in table.values() for name in names.split()]
-    assert len(set(names)) == len(names)
-    assert set(names) == {field.name for field in fields if f"{section}.{field.name}" not in REFUSED}
 
 
 def test_which_texts_are_paths() -> None:

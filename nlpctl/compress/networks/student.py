@@ -155,8 +155,8 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
             own = replace(own, model=replace(section.model, name_or_path=start, head=recipe.model.head))
         else:
             own = replace(own, model=section.model)
-    wanted = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
-    wanted = {name: value for name, value in wanted.items() if value is not None}
+    own_schedule = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
+    wanted: dict[str, Any] = {name: value for name, value in own_schedule.items() if value is not None}
     own = with_commit(own, lambda: recipe_of(run.path) if run.recipe_file.exists() else None)
     return replace(own, training=replace(own.training, **wanted))
 

@@ -116,7 +116,7 @@ def train_network(
             with fresh_parameter_names():  # the names in a resumed training, which skips `start`, must be the same
                 _write_start(recipe, start)
         paddle.seed(recipe.training.seed)
-        set_damaged_aside(run, keeps_best=recipe.training.load_best_model_at_end)
+        set_damaged_aside(run, keeps_best=bool(recipe.training.load_best_model_at_end))
         prepared = prepare_training(recipe, setup, task, data, own_loss=loss is None)
         finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
         train_and_score(prepared, run, from_checkpoint=True, loss=loss, finish=finish)
