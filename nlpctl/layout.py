@@ -22,7 +22,7 @@ SLICES = "slices.json"  # in it: the scores of some rows, by label and by length
 INTERVALS = "intervals"  # in the report of a split, the 95 % interval of each score
 ECE, CONFIDENCE = "ece", "confidence"  # the same: the calibration error, and what stands behind it
 TRUNCATED = "truncated"  # the same: how many rows were cut at data.max_seq_length; only where any was
-OWN_SCORES = "compute_metrics"  # in the report of a split, what the user's own function scored
+USER_SCORES = "compute_metrics"  # in the report of a split, what the user's own function scored
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
 # The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5

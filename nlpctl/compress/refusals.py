@@ -62,7 +62,7 @@ from nlpctl.runtime.process import ProcessSetup
 def refuse_before_paddle(request: CompressRequest) -> None:
     """UserError for what files and settings can tell, before Paddle is imported."""
     for refuse in (
-        refuse_sure_of_own_score,  # how sure a loss is, of a score that cannot be resampled
+        refuse_sure_of_user_score,  # how sure a loss is, of a score that cannot be resampled
         refuse_code,  # functions of section compression that cannot be imported; code that no recipe of the user names
         refuse_source,  # an export without fp32 graphs; graphs alone for a strategy that changes a network
         refuse_user_network,  # model.network, whose layers are not known, for a strategy that changes layers
@@ -90,7 +90,7 @@ def refuse_with_paddle(request: CompressRequest, setup: ProcessSetup) -> None:
 # -- Before Paddle ---------------------------------------------------------------------------------
 
 
-def refuse_sure_of_own_score(request: CompressRequest) -> None:
+def refuse_sure_of_user_score(request: CompressRequest) -> None:
     recipe = request.recipe
     if recipe.compression.sure is not None and recipe.compression.evaluate is not None:
         message = "the score of compression.evaluate cannot be resampled, so nothing says how sure a loss in it is"

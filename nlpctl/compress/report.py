@@ -21,7 +21,7 @@ from nlpctl.compress.result import (
     format_points_range,
     reasons,
 )
-from nlpctl.compress.scores import OWN, CandidateScore
+from nlpctl.compress.scores import USER_SCORE, CandidateScore
 from nlpctl.compress.selection import ordered
 from nlpctl.compress.timing import RelativeSpeed
 from nlpctl.files import write_json_atomic, write_text_atomic
@@ -197,7 +197,7 @@ def report(result: CompressResult, source: str) -> dict[str, Any]:
 
 def _entry(row: CandidateScore, result: CompressResult) -> dict[str, Any]:
     numbers = {name: value for name, value in row.report.items() if isinstance(value, int | float)}
-    numbers |= {f"{OWN}.{name}": value for name, value in row.report.get(OWN, {}).items()}
+    numbers |= {f"{USER_SCORE}.{name}": value for name, value in row.report.get(USER_SCORE, {}).items()}
     folder = Path(row.folder)
     values = {
         "name": row.name,

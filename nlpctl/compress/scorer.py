@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_text
 from nlpctl.compress.scores import (
-    OWN,
+    USER_SCORE,
     CandidateScore,
     Failure,
     Metric,
@@ -365,12 +365,12 @@ def split_score(subject: Subject, split: str) -> SplitScore:
     fitted = recalibrated(task, examples, predictions, split) if split == "dev" else task
     report, tallies = full_report(fitted, examples, predictions, groups)
     if recipe.compression.evaluate is not None:
-        report[OWN] = _own_scores(subject, split)
+        report[USER_SCORE] = _user_scores(subject, split)
     own = None if fitted is task or fitted.calibration is None else fitted.calibration.to_json()
     return SplitScore(report, decisions, tallies, own)
 
 
-def _own_scores(subject: Subject, split: str) -> dict[str, float]:
+def _user_scores(subject: Subject, split: str) -> dict[str, float]:
     """What the user's function makes of the good rows of the split and the answers to them."""
     recipe = subject.recipe
     readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size

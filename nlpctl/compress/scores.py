@@ -15,12 +15,15 @@ from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.documents import Document
 from nlpctl.models.export_folder import points_lost, way_name
 
-OWN = "compression.evaluate"  # key of the user's own scores in a report
+USER_SCORE = "compression.evaluate"  # key of the user's own scores in a report
 
 
 @dataclass(frozen=True)
 class Metric:
-    """The metric that candidates are compared by; `own`: the first score of the user's function `name`."""
+    """The metric that candidates are compared by; `own`: the first score of the user's function `name`.
+
+    report.json and the keys of stored scores have these names, as well as those of Timing.
+    """
 
     name: str
     greater_is_better: bool = True
@@ -28,7 +31,7 @@ class Metric:
 
     def value(self, report: Mapping[str, Any]) -> float:
         """The value of the metric in a report on dev or test."""
-        return float(next(iter(report[OWN].values())) if self.own else report[self.name])
+        return float(next(iter(report[USER_SCORE].values())) if self.own else report[self.name])
 
     def drop(self, score: float, reference: float) -> float:
         """By how many points `score` is worse than `reference`; negative if it is better."""

@@ -232,7 +232,7 @@ def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
 
 
-def _own_class(recipe: Recipe) -> Iterator[Finding]:
+def _user_class(recipe: Recipe) -> Iterator[Finding]:
     model = recipe.model
     if model.network is None:
         return
@@ -286,7 +286,7 @@ NETWORK_CHECKS = (
     _one_vocabulary,
     _dictionaries_hold_characters,
     _network_does_the_task,
-    _own_class,
+    _user_class,
 )
 # Of the keys alone: a network that was trained is what it is.
 SCRATCH_CHECKS: tuple[Check, ...] = (_keys_of_other_architectures,)
@@ -555,7 +555,7 @@ def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((kind.key,), message, f"for example my_project.parts:my_{function}")
 
 
-def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:
+def _user_optimizer(recipe: Recipe) -> Iterator[Finding]:
     if recipe.training.optimizer is None:
         return
     for key in ("groups", "layer_decay"):
@@ -568,7 +568,7 @@ def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "sharding spreads the state of nlpctl's own optimizer only", "remove one of them")
 
 
-def _own_loss(recipe: Recipe) -> Iterator[Finding]:
+def _user_loss(recipe: Recipe) -> Iterator[Finding]:
     if recipe.training.criterion is None:
         return
     for key in keys_of(LossSection, "loss").values():
@@ -586,7 +586,7 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
 
 
-PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _own_optimizer, _own_loss, _lonely_preprocessing)
+PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _user_optimizer, _user_loss, _lonely_preprocessing)
 
 
 # -- checks of section search that need the rest of the recipe -------------------------------------

@@ -366,7 +366,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
 )
 
 _EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
-OWN_LOSS = (
+USER_LOSS = (
     "few_shot.method: contrastive trains on pairs of rows with a loss of its own, which no other can replace",
     "remove training.criterion, or use few_shot.method: prompt",
 )
@@ -418,9 +418,9 @@ def _keys_of_the_other_method(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((dotted, "few_shot.method"), message, "delete it, or use the other method")
 
 
-def _own_loss_of_pairs(recipe: Recipe) -> Iterator[Finding]:
+def _user_loss_of_pairs(recipe: Recipe) -> Iterator[Finding]:
     if recipe.few_shot.method == "contrastive" and recipe.training.criterion is not None:
-        yield Finding(("training.criterion", "few_shot.method"), *OWN_LOSS)
+        yield Finding(("training.criterion", "few_shot.method"), *USER_LOSS)
 
 
 def _pairs_are_drawn_from_memory(recipe: Recipe) -> Iterator[Finding]:
@@ -442,7 +442,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
         "inference.min_confidence",
     ),
     formats=ANNOTATED,
-    checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
+    checks=(_template, _words_for_labels, _keys_of_the_other_method, _user_loss_of_pairs, _pairs_are_drawn_from_memory),
     resolve_by_model="nlpctl.models.few_shot_method:resolve_method",
     explainable=True,
     augmentable=True,

@@ -24,7 +24,7 @@ from nlpctl.graphs.program_edit import rename_variables
 from nlpctl.models.export_folder import TensorSpec, TensorType
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.models.simulated_int8 import is_simulated
-from nlpctl.models.user_network import is_own, user_layer
+from nlpctl.models.user_network import is_user_network, user_layer
 
 _UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
 
@@ -178,7 +178,7 @@ def reads_first_token(network: Any) -> bool:
     except UserError:
         return False
     # FirstTokenLayer computes post-norm layers only, which all families above are.
-    if is_own(network) or last.normalize_before or network.base_model_prefix not in _FAMILIES:
+    if is_user_network(network) or last.normalize_before or network.base_model_prefix not in _FAMILIES:
         return False
     if type(network).__name__.endswith("TwoTower"):
         return network.pooling == "cls"

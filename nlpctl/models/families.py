@@ -43,9 +43,9 @@ class Head:
 
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
-    `predicts_words`: it is a language model's, which any task may take from any file that has it. `own`: module:Class
-    of the user's own (model.network), which is built in its place. `matches`: its two outputs say whether two texts
-    match, so a head with one logit, as of a CrossEncoder, is taken for one with 0 beside it: softmax gives its sigmoid.
+    `predicts_words`: it is a language model's, which any task may take from any file that has it. `user_class`:
+    module:Class of model.network, which is built in its place. `matches`: its two outputs say whether two texts match,
+    so a head with one logit, as of a CrossEncoder, is taken for one with 0 beside it: softmax gives its sigmoid.
     `projects_to`: the outputs of a linear layer over the encoder's states, where it adds one; else 0.
     """
 
@@ -53,7 +53,7 @@ class Head:
     adapt: Callable[[type], type] | None = None
     labelled: bool = True
     predicts_words: bool = False
-    own: str | None = None
+    user_class: str | None = None
     matches: bool = False
     projects_to: int = 0
 
@@ -90,8 +90,8 @@ class Family:
 
     def network_class(self, head: Head, where: str) -> type:
         """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
-        if head.own is not None:
-            return user_class(head.own, self)
+        if head.user_class is not None:
+            return user_class(head.user_class, self)
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",

@@ -9,7 +9,7 @@ from nlpctl import console
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.sentence_folder import POOLINGS, read_sentence_folder
 from nlpctl.config.task_file import TaskFile
-from nlpctl.config.tasks import OWN_LOSS, find_task
+from nlpctl.config.tasks import USER_LOSS, find_task
 from nlpctl.errors import UserError
 from nlpctl.layout import TASK
 from nlpctl.models.huggingface_layout import unwrapped
@@ -47,7 +47,7 @@ def _method(recipe: Recipe) -> Literal["prompt", "contrastive"]:
     method: Literal["prompt", "contrastive"] = "prompt" if has_head else "contrastive"
     console.note(f"few_shot.method auto: {method}, since {reason}")
     if method == "contrastive" and recipe.training.criterion is not None:
-        message, hint = OWN_LOSS
+        message, hint = USER_LOSS
         raise UserError(message, recipe.where("training.criterion"), hint)
     return method
 

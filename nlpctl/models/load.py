@@ -54,7 +54,7 @@ from nlpctl.models.scratch import fill_embedding, make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.two_tower import makes_vectors, vector_layers
-from nlpctl.models.user_network import KEY as OWN_KEY
+from nlpctl.models.user_network import KEY as USER_KEY
 from nlpctl.models.user_network import check_named, starts_from_weights
 from nlpctl.models.weights import Weights, read_weights_file, weights_size
 from nlpctl.names import listed
@@ -334,7 +334,7 @@ def _load(
     config = _config(parts.family, parts.config, labels, overrides, head)
     first = agree_on_padding(parts.family, config, tokenizer, str(parts.weights_file.parent / "config.json"))
     with contextlib.ExitStack() as limits:
-        if not overrides and head.own is None:
+        if not overrides and head.user_class is None:
             projected = 0 if rules.head_may_be_fresh else head.projects_to
             limits.enter_context(like_file(config, weights_size(parts.weights_file), where, projected))
         network = _build(parts.family, head, config, tokenizer, added, where)
@@ -368,15 +368,15 @@ def _load(
 
 
 def _config(family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Any, head: Head) -> Any:
-    return make_config(family, values, labels, overrides, own=head.own is not None)
+    return make_config(family, values, labels, overrides, user_class=head.user_class is not None)
 
 
 def _refuse_lost_weights(parts: _Parts, head: Head) -> None:
     """UserError if the weights of the source have no place in the user's own network."""
-    if head.own is None or OWN_KEY in parts.config:
+    if head.user_class is None or USER_KEY in parts.config:
         return
     if not starts_from_weights(parts.family.network_class(head, str(parts.weights_file))):
-        message = f"{head.own} is a plain layer, so the weights of {parts.family.name} have no place in it"
+        message = f"{head.user_class} is a plain layer, so the weights of {parts.family.name} have no place in it"
         name, prefix = parts.family.name, parts.family.prefix
         hint = f"derive it from {name}PretrainedModel, with self.{prefix} = {name}Model(config); or use "
         raise UserError(message, where="model.network", hint=f"{hint}model.from_scratch")
@@ -425,7 +425,7 @@ def _parts(
         hint = "use the run directory or model folder that it was made from"
         raise UserError("this is an export: it has graphs, but no network to load", str(folder), hint)
     config = read_config(folder)
-    check_named(config, head.own, folder)
+    check_named(config, head.user_class, folder)
     family = family_of_config(config, str(folder / "config.json"))
     # Its error is more useful than that of a tokenizer, which such a folder may lack too.
     family.network_class(head, str(folder / "config.json"))

@@ -15,7 +15,7 @@ from nlpctl.models.huggingface_layout import ACTIVATIONS, AS_TRANSFORMERS, OTHER
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
-from nlpctl.models.user_network import KEY as OWN_KEY
+from nlpctl.models.user_network import KEY as USER_KEY
 from nlpctl.models.user_network import KIND as USER_NETWORK
 from nlpctl.models.user_network import stamp
 from nlpctl.names import nearest
@@ -28,7 +28,7 @@ from nlpctl.upstream.unread_config import heed_config
 # Set by nlpctl from the labels, the weights, what compression did and how it calls networks; an override would
 # contradict them.
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
-                    SIMULATED_KEY, OWN_KEY, *OUTPUT_KEYS)  # fmt: skip
+                    SIMULATED_KEY, USER_KEY, *OUTPUT_KEYS)  # fmt: skip
 
 _SIZES = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
 _ALWAYS_BUILT = 64_000_000  # weights of a network that is built whatever file it came with
@@ -52,12 +52,13 @@ _UNREAD: Mapping[str, tuple[str, ...]] = {
 
 
 def make_config(
-    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any], own: bool = False
+    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any],
+    user_class: bool = False,
 ) -> Any:
     """PaddleNLP's config object for a network over `labels`, of which there may be none.
 
-    `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that change
-    nothing in a network of `family`.
+    `user_class`: for a class of the user's, which may have keys of its own. Raises UserError for override keys that
+    change nothing in a network of `family`.
     """
     try:
         # Without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds.
@@ -69,7 +70,7 @@ def make_config(
         reason = (str(error).splitlines() or [""])[0][:200]
         message = f"the config describes no {family.name} network ({type(error).__name__}: {reason})"
         raise UserError(message, "config.json", _COPY_CONFIG) from error
-    _check_overrides(family, config, overrides, own)
+    _check_overrides(family, config, overrides, user_class)
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
@@ -87,7 +88,7 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     simulates int8 (models/simulated_int8.py).
     Raises UserError when the config describes no network (heads that do not divide the width, ...).
     """
-    if head.own is None:
+    if head.user_class is None:
         _refuse_too_large(config, where)
         _check_numbers(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
@@ -96,8 +97,8 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     if activation not in known:
         message = f"hidden_act is {activation!r}: {family.name} networks here compute {', '.join(known)} only"
         raise UserError(message, where, OTHER_MODEL)
-    if head.own is not None:
-        return _build_own(family.network_class(head, where), head.own, config)
+    if head.user_class is not None:
+        return _build_user_network(family.network_class(head, where), head.user_class, config)
     try:
         # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
         # process.
@@ -175,7 +176,7 @@ def _size(config: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int and value > 0 else 0
 
 
-def _build_own(network_class: Any, name: str, config: Any) -> Any:
+def _build_user_network(network_class: Any, name: str, config: Any) -> Any:
     """A network of the user's own class. UserError if it cannot be made."""
     stamp(config, name)
     try:
@@ -243,7 +244,7 @@ def _defaults(config: Any) -> dict[str, Any]:
     return {each.name: each.default for each in parameters}
 
 
-def _check_overrides(family: Family, config: Any, overrides: Mapping[str, Any], own: bool) -> None:
+def _check_overrides(family: Family, config: Any, overrides: Mapping[str, Any], user_class: bool) -> None:
     if not overrides:
         return
     own_keys = [key for key in (*_defaults(config), "classifier_dropout") if key in vars(config)]
@@ -254,11 +255,11 @@ def _check_overrides(family: Family, config: Any, overrides: Mapping[str, Any], 
         if key in _NOT_OVERRIDABLE:
             from_what = "for its own calls" if key in OUTPUT_KEYS else "from the labels and the weights"
             problems.append(Problem(f"is set by nlpctl {from_what}", where, "remove it"))
-        elif key not in vars(config) and not own:
+        elif key not in vars(config) and not user_class:
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
-        elif key not in known and not own:
+        elif key not in known and not user_class:
             problems.append(Problem("cannot be changed in this network", where, f"remove it; {', '.join(known)} can"))
         elif _is_no_share(key, value):
             problems.append(Problem(f"{value!r} is not a probability", where, "give a number from 0 to 1"))

@@ -82,7 +82,7 @@ def user_layer(network: Any) -> Any:
     return network if starts_from_weights(type(network)) else network.network
 
 
-def is_own(network: Any) -> bool:
+def is_user_network(network: Any) -> bool:
     """Whether a network is of a class of the user's own."""
     return KEY in vars(network.config)
 

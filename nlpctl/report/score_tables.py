@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nlpctl.layout import CONFIDENCE, ECE, INTERVALS, OWN_SCORES
+from nlpctl.layout import CONFIDENCE, ECE, INTERVALS, USER_SCORES
 from nlpctl.report.language import say
 from nlpctl.report.model import Table
 
@@ -65,13 +65,13 @@ def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[Tabl
 
 def single_scores(report: Mapping[str, Any]) -> dict[str, float]:
     """The entries of a report that are single numbers, those of the user's own scores too."""
-    entries = {**report, **report.get(OWN_SCORES, {})}
+    entries = {**report, **report.get(USER_SCORES, {})}
     return {name: value for name, value in entries.items() if isinstance(value, int | float)}
 
 
 def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
     """`single_scores` without the numbers of rows, words and texts, which are no scores."""
-    own = report.get(OWN_SCORES, {})
+    own = report.get(USER_SCORES, {})
     return {name: value for name, value in single_scores(report).items() if name in own or not isinstance(value, int)}
 
 

@@ -23,9 +23,9 @@ from nlpctl.layout import (
     INDEX_VECTORS,
     INTERVALS,
     MANIFEST,
-    OWN_SCORES,
     RECIPE,
     TASK,
+    USER_SCORES,
     checkpoint_step,
 )
 from nlpctl.names import and_more
@@ -302,7 +302,7 @@ _TABLES: Mapping[str, Any] = {
     "confusion": tuple[tuple[float, ...], ...],
     "confusions": tuple[tuple[str, str, float], ...],  # label, predicted as, rows
     INTERVALS: Mapping[str, tuple[float, float]],
-    OWN_SCORES: Mapping[str, float | None],
+    USER_SCORES: Mapping[str, float | None],
     CONFIDENCE: _Confidence,
 }
 

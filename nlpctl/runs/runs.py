@@ -19,7 +19,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step, model_folder_name, real_path
+from nlpctl.layout import MANIFEST, SLICES, USER_SCORES, checkpoint_step, model_folder_name, real_path
 from nlpctl.names import in_utf8, is_utf8, nearest
 from nlpctl.report.language import Later, later, say
 from nlpctl.report.model import format_moment, percent
@@ -151,7 +151,7 @@ class RunRecord:
     @property
     def own_scores(self) -> tuple[str, ...]:
         """The names of what the user's own function scored (training.compute_metrics)."""
-        return tuple(self.metrics.get("dev", {}).get(OWN_SCORES, {}))
+        return tuple(self.metrics.get("dev", {}).get(USER_SCORES, {}))
 
     @property
     def less_is_better(self) -> bool:

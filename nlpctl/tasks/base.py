@@ -145,11 +145,11 @@ class Task(ABC):
     @classmethod
     def built_head(cls, recipe: Recipe) -> Head:
         """The head, or the class of the user's own in its place. UserError: the task needs a head of its own."""
-        head, own = cls.head(recipe), recipe.model.network
-        if own is not None and head.adapt is not None:
-            message = f"{recipe.task} puts a head of its own on an encoder, so {own} cannot take its place"
+        head, user_class = cls.head(recipe), recipe.model.network
+        if user_class is not None and head.adapt is not None:
+            message = f"{recipe.task} puts a head of its own on an encoder, so {user_class} cannot take its place"
             raise UserError(message, recipe.where("model.network"), "remove model.network")
-        return head if own is None else replace(head, own=own)
+        return head if user_class is None else replace(head, user_class=user_class)
 
     def collect_statistics(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""

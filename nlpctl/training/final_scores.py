@@ -22,7 +22,7 @@ from nlpctl.data.training_data import TrainingData
 from nlpctl.engines.pipeline import evaluation_pipeline
 from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.files import write_json_atomic
-from nlpctl.layout import OWN_SCORES
+from nlpctl.layout import USER_SCORES
 from nlpctl.models.folder import calibrate_model, tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, worst
@@ -49,7 +49,7 @@ def score_best_model(prepared: PreparedTraining, run: RunDirectory) -> TrainedMo
     if prepared.user_code.metrics is not None:
         for split, examples in (("dev", data.dev), ("test", data.test)):
             if examples is not None:
-                metrics[split][OWN_SCORES] = _own_scores(prepared.user_code.metrics, model, examples, batch_size)
+                metrics[split][USER_SCORES] = _user_scores(prepared.user_code.metrics, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
     steps = run.read_manifest().steps or {}
     frozen = bool(prepared.model.changes.frozen)
@@ -99,7 +99,7 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
     return reports
 
 
-def _own_scores(
+def _user_scores(
     metrics: UserMetrics, model: TrainedModel, examples: ExampleList, batch_size: int
 ) -> dict[str, float | None]:
     """The scores of the user's compute_metrics, which reads outputs and labels instead of predictions."""

@@ -17,14 +17,14 @@ from nlpctl.compress.plan import CompressRequest, parse_strategy
 from nlpctl.compress.refusals import (
     refuse_engines,
     refuse_missing_files,
-    refuse_sure_of_own_score,
+    refuse_sure_of_user_score,
     refuse_unscorable,
     refuse_without_dev,
     warn_unread,
 )
 from nlpctl.compress.report import report
 from nlpctl.compress.result import CompressResult
-from nlpctl.compress.scores import OWN, Failure, Metric
+from nlpctl.compress.scores import USER_SCORE, Failure, Metric
 from nlpctl.compress.selection import Objective
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
@@ -76,7 +76,7 @@ def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
     flags = [Override("compression.sure", "0.9", "--sure"), Override("compression.evaluate", "mine:score", "--set")]
     given = recipe("ort-dynamic", *flags)
     with pytest.raises(UserError, match="cannot be resampled") as told:
-        refuse_sure_of_own_score(request(given))
+        refuse_sure_of_user_score(request(given))
     assert told.value.problems[0].where == "--sure (compression.sure)"
 
 
@@ -146,7 +146,7 @@ def test_what_fails_on_test_does_not_cost_the_table():
 
 def test_all_scores_of_the_users_function_are_reported(tmp_path):
     row = scored("original", 0.88)
-    row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
+    row = dataclasses.replace(row, report={**row.report, USER_SCORE: {"f1": 0.9, "recall": 0.8}})
     metric, speeds = Metric("f1", own=True), speeds_of([row])
     result = CompressResult(tmp_path, (row,), (), metric, Objective(), row, row, None, speeds, TASK)
     (entry,) = report(result, "outputs/run")["rows"]

@@ -6,7 +6,7 @@ import pytest
 from scored import scored
 
 from nlpctl.compress.scores import (
-    OWN,
+    USER_SCORE,
     Metric,
     StoredRow,
     StoredTestScore,
@@ -35,7 +35,7 @@ def test_what_candidates_are_compared_by(tmp_path):
 
 
 def test_a_figure_of_a_report():
-    report = {"rows": 3, "accuracy": 0.5, OWN: {"kappa": 0.25, "other": 1.0}}
+    report = {"rows": 3, "accuracy": 0.5, USER_SCORE: {"kappa": 0.25, "other": 1.0}}
     assert Metric("accuracy").value(report) == 0.5
     assert Metric("kappa", own=True).value(report) == 0.25
 

@@ -44,11 +44,11 @@ BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy:
 # text after GOOD -> where, a part of the message. One per check, or more.
 CASES = {
     "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
-    "_own_optimizer": [
+    "_user_optimizer": [
         ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it"),
         ("training: {optimizer: a:b, sharding: stage1}\nruntime: {nproc: 2}", 4, "sharding spreads the state of"),
     ],
-    "_own_loss": [
+    "_user_loss": [
         ("loss: {focal_gamma: 2.0}\ntraining: {criterion: 'a:b'}", 4, "loss.focal_gamma would not reach it"),
         ("training: {criterion: 'a:b'}\nloss:\n  weights: {x: 2.0}", 6, "loss.weights would not reach it"),
     ],
@@ -220,7 +220,7 @@ WHOLE = {
         (VECTORS + "retrieval:\n  prompts: {query: 'q: ', pasage: 'p: '}", ":7", "no text asks for a prompt 'pasage'"),
     ],
     "_projected_activation": [(VECTORS + "retrieval: {activation: tanh}", ":6", "tanh without a projection")],
-    "_own_class": [
+    "_user_class": [
         (
             HEAD + DATA + "model: {from_scratch: {architecture: textcnn}, network: a:B, embeddings: train.tsv}",
             ":3",
@@ -233,7 +233,7 @@ WHOLE = {
         (FEW + PAIRS + "loss: {focal_gamma: 2.0}", ":5", "loss.focal_gamma has no effect"),
         (FEW + PROMPT + "few_shot: {pairs: 5}", ":5", "few_shot.pairs has no effect for few_shot.method: prompt"),
     ],
-    "_own_loss_of_pairs": [(FEW + PAIRS + "training: {criterion: 'a:b'}", ":5", "which no other can replace")],
+    "_user_loss_of_pairs": [(FEW + PAIRS + "training: {criterion: 'a:b'}", ":5", "which no other can replace")],
     "_pairs_are_drawn_from_memory": [
         (
             "task: few_shot_classification\n" + MODEL + PAIRS + "training: {max_steps: 9}\n"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from nlpctl.experiments.repeats_report import spreads
-from nlpctl.layout import OWN_SCORES
+from nlpctl.layout import USER_SCORES
 
 
 def test_numbers_of_rows_words_and_entities_are_no_scores() -> None:
     """A score of the user's own counts, also a whole one."""
     reports = [
-        {"rows": 60, "words": 6000 + i, "entities": 950 + i, "f1": 0.5 + i / 10, OWN_SCORES: {"errors": i}}
+        {"rows": 60, "words": 6000 + i, "entities": 950 + i, "f1": 0.5 + i / 10, USER_SCORES: {"errors": i}}
         for i in range(3)
     ]
     found = spreads({f"fold-{i}": {"dev": report} for i, report in enumerate(reports, 1)})

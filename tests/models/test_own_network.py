@@ -39,8 +39,8 @@ def built(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "layer_code", raising=False)
 
     def build(name: str):
-        family, head = family_by_type("ernie", "test"), Head("SequenceClassification", own=f"layer_code:{name}")
-        config = make_config(family, SIZES, ("x", "y"), {"width": 4}, own=True)
+        family, head = family_by_type("ernie", "test"), Head("SequenceClassification", user_class=f"layer_code:{name}")
+        config = make_config(family, SIZES, ("x", "y"), {"width": 4}, user_class=True)
         return build_network(family, head, config, "test")
 
     return build

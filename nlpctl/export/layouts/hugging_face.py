@@ -62,7 +62,7 @@ from nlpctl.models.pruned import KEY as PRUNED
 from nlpctl.models.pruned import read_shape
 from nlpctl.models.simulated_int8 import KEY as SIMULATED
 from nlpctl.models.source import FAST_TOKENIZER
-from nlpctl.models.user_network import KEY as OWN_CLASS
+from nlpctl.models.user_network import KEY as USER_KEY
 from nlpctl.models.weights import read_safetensors
 from nlpctl.names import and_more
 from nlpctl.report.language import Later, later
@@ -137,7 +137,7 @@ def _refuse(head: Head, network: Any) -> None:
     """UserError if Transformers has no network that computes what this one does."""
     config, where = vars(network.config), "@[layout]"
     kind = type(network).__name__
-    if config.get(OWN_CLASS) is not None:
+    if config.get(USER_KEY) is not None:
         raise UserError(f"{kind} is a class of your own, which Transformers does not know", where, _GRAPHS)
     if network.config.model_type not in LAYOUTS:
         families = ", ".join(each.model_type for each in LAYOUTS.values())
