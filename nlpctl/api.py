@@ -307,15 +307,15 @@ class Model:
         """
         import numpy as np
 
-        from nlpctl.engines.pipeline import windows_to_answer
+        from nlpctl.engines.pipeline import chunks_to_answer
         from nlpctl.inference.embed import require_vectors
-        from nlpctl.inference.predict import WINDOW_BATCHES
+        from nlpctl.inference.predict import CHUNK_BATCHES
         from nlpctl.tasks.base import Predictions
 
         with located(self._recipe):
             require_vectors(self._recipe)
         alone = isinstance(texts, str | Mapping)
-        read = windows_to_answer(self._read([texts] if alone else _values(texts)), self._batch_size * WINDOW_BATCHES)
+        read = chunks_to_answer(self._read([texts] if alone else _values(texts)), self._batch_size * CHUNK_BATCHES)
         found = Predictions()
         with closing(self._pipeline.stream(read, self._batch_size, lambda _, found: found)) as parts:
             for part in parts:
@@ -391,10 +391,10 @@ class Model:
         return list(self._answers([row], keep, truncated)[0])
 
     def _stream(self, read: Iterable[tuple[Any, Answer]], truncated: bool) -> Iterator[Answer]:
-        """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
+        """The answer to each example and bad row, in the chunks and batches of `nlpctl predict`."""
         from nlpctl.data.passthrough_columns import KeptRows
-        from nlpctl.engines.pipeline import windows_to_answer
-        from nlpctl.inference.predict import WINDOW_BATCHES
+        from nlpctl.engines.pipeline import chunks_to_answer
+        from nlpctl.inference.predict import CHUNK_BATCHES
 
         rows = truncated_rows = 0
 
@@ -403,7 +403,7 @@ class Model:
             rows, truncated_rows = rows + len(read), truncated_rows + len(predictions.truncated)
             return self._finished(read, predictions, truncated)
 
-        given = map(KeptRows, windows_to_answer(read, self._batch_size * WINDOW_BATCHES))
+        given = map(KeptRows, chunks_to_answer(read, self._batch_size * CHUNK_BATCHES))
         with closing(self._pipeline.stream(given, self._batch_size, finish)) as parts:
             for answers, error in parts:
                 yield from answers
@@ -426,7 +426,7 @@ class Model:
     def _finished(
         self, read: KeptRows, predictions: Predictions, truncated: bool
     ) -> tuple[list[Answer], UserError | None]:
-        """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
+        """The answers to the rows of a chunk; up to the first bad row if a bad row is an error."""
         from nlpctl.data.passthrough_columns import with_kept
         from nlpctl.data.readers.row import BadRow
         from nlpctl.inference.predict import row_answers

@@ -26,7 +26,7 @@ from nlpctl.layout import INDEX_VECTORS
 from nlpctl.report.model import Table
 from nlpctl.report.text import show_table
 
-WINDOW = 2048  # rows, as many as `index build` gives at a time
+CHUNK = 2048  # rows, as many as `index build` gives at a time
 
 
 def main() -> int:
@@ -53,7 +53,7 @@ def main() -> int:
 def build(folder: Path, count: int, dim: int) -> None:
     """One index, and what it took."""
     with IndexBuild(folder, "flat") as made:
-        for texts, vectors in windows(count, dim):
+        for texts, vectors in chunks(count, dim):
             made.add(texts, vectors)
         kept = made.finish()
     size = (folder / INDEX_VECTORS).stat().st_size
@@ -61,10 +61,10 @@ def build(folder: Path, count: int, dim: int) -> None:
     print(kept, memory >> 10, round(time.process_time(), 1), size >> 20)
 
 
-def windows(count: int, dim: int) -> Iterator[tuple[list[str], np.ndarray]]:
+def chunks(count: int, dim: int) -> Iterator[tuple[list[str], np.ndarray]]:
     chance = np.random.default_rng(1)
-    for start in range(0, count, WINDOW):
-        numbers = range(start, min(count, start + WINDOW))
+    for start in range(0, count, CHUNK):
+        numbers = range(start, min(count, start + CHUNK))
         texts = [f"text number {i if i % 10 else i // 2}" for i in numbers]
         yield texts, chance.random((len(texts), dim), np.float32)
 

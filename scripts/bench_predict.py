@@ -99,7 +99,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.rows < 20 * 32 * arguments.batch_size:
-        parser.error("a tenth of the rows must be several windows of 32 batches: use a larger --rows")
+        parser.error("a tenth of the rows must be several chunks of 32 batches: use a larger --rows")
     return arguments
 
 

@@ -119,9 +119,9 @@ def search(
 
     recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
     with located(recipe):
-        windows = search_index(recipe, Path(folder), open_texts(recipe, [queries], format), k=k, batch_size=batch_size)
+        chunks = search_index(recipe, Path(folder), open_texts(recipe, [queries], format), k=k, batch_size=batch_size)
         if json:
-            give({"answers": [answer for window in windows for answer in window]})
+            give({"answers": [answer for chunk in chunks for answer in chunk]})
             return
-        for window in windows:
-            console.result("\n".join(dumps(answer, ensure_ascii=False) for answer in window))
+        for chunk in chunks:
+            console.result("\n".join(dumps(answer, ensure_ascii=False) for answer in chunk))

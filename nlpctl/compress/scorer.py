@@ -378,11 +378,11 @@ def _user_scores(subject: Subject, split: str) -> dict[str, float]:
     rows = [row for row in open_split(readers, split) if not isinstance(row, BadRow)]
     good = [row.values for row in rows if not isinstance(reader.read(row), BadRow)]
 
-    from nlpctl.engines.pipeline import WINDOW, windows
+    from nlpctl.engines.pipeline import CHUNK, chunks
 
     def predict(rows: Rows) -> list[dict[str, Any]]:
         examples = [readers.read(values, None) for values in rows]
-        parts = subject.pipeline.stream(windows(examples, max(WINDOW, size)), size, subject.answered)
+        parts = subject.pipeline.stream(chunks(examples, max(CHUNK, size)), size, subject.answered)
         return [answer for part in parts for answer in part]
 
     return user_scores(recipe, predict, good)

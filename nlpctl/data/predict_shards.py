@@ -3,7 +3,7 @@
     cut_input      byte ranges that begin at lines, row groups of Parquet; nothing is read but a line at each cut
     count_lines    per range, so that each knows the number of its first line
     scan           per range: the rows, bad ones among them, and lines from which reading can begin again
-    cut_shards     runs of rows, whose borders are those of the windows in which one process would read them
+    cut_shards     runs of rows, whose borders are those of the chunks in which one process would read them
 
 The second and third step run wherever the range can be read, for many ranges at a time.
 """

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
 
 POOL = 10  # uncertain rows among which diversity chooses, per row that is wanted
-WINDOW = 2048  # rows answered together, sorted by length
+CHUNK = 2048  # rows answered together, sorted by length
 CHOSEN = "chosen"  # the key that tells of a row why it was chosen
 
 
@@ -236,17 +236,17 @@ class _Search:
     def run(self, total: int | None) -> list[_Candidate]:
         """The most uncertain rows, the most uncertain first."""
         from nlpctl.datatools.uncertain import HeadVectors
-        from nlpctl.engines.pipeline import prediction_pipeline, windows
+        from nlpctl.engines.pipeline import chunks, prediction_pipeline
 
         model = self._model
         kept: list[_Candidate] = []
         predictor: Any = model.predictor  # of a network
         pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
         with console.progress(total, "next") as bar, HeadVectors(predictor.network) as vectors:
-            for window in windows(self._read(), WINDOW):
-                kept += self._doubted(window, pipeline, vectors)
+            for chunk in chunks(self._read(), CHUNK):
+                kept += self._doubted(chunk, pipeline, vectors)
                 kept = self._most_uncertain(kept)
-                bar.advance(len(window))
+                bar.advance(len(chunk))
         warn_of_truncated(self._recipe, self.truncated, self.rows - self.bad - self.known)
         return kept
 
@@ -299,27 +299,27 @@ class _Search:
                 else:
                     yield self.rows, row, example
 
-    def _doubted(self, window: Sequence[tuple[int, Row, Any]], pipeline: Any, vectors: Any) -> Iterator[_Candidate]:
+    def _doubted(self, chunk: Sequence[tuple[int, Row, Any]], pipeline: Any, vectors: Any) -> Iterator[_Candidate]:
         import numpy as np
 
         from nlpctl.datatools.uncertain import doubt
 
-        task, examples = self._model.task, [example for _, _, example in window]
+        task, examples = self._model.task, [example for _, _, example in chunk]
         features = [task.features(example, self._model.encoder) for example in examples]
         shares: list[list[Any]] = [[None] * len(parts) for parts in features]
-        window_vectors: list[list[Any]] = [[None] * len(parts) for parts in features]
+        chunk_vectors: list[list[Any]] = [[None] * len(parts) for parts in features]
 
         def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
             probabilities: Any = task.probabilities(outputs, [features[i][part] for i, part in places])
             of_batch: Any = vectors.read(batch)
             for (i, part), share, vector in zip(places, probabilities, of_batch, strict=True):
-                shares[i][part], window_vectors[i][part] = share, vector
+                shares[i][part], chunk_vectors[i][part] = share, vector
 
         predictions = pipeline.predictions(examples, self._batch_size, watch)
         self.truncated += len(predictions.truncated)
-        for i, (number, row, example) in enumerate(window):
+        for i, (number, row, example) in enumerate(chunk):
             unsure = doubt(task, np.concatenate(shares[i]), self._measure)
-            yield _Candidate(number, row, example, predictions[i], unsure, np.mean(window_vectors[i], axis=0))
+            yield _Candidate(number, row, example, predictions[i], unsure, np.mean(chunk_vectors[i], axis=0))
 
     def _most_uncertain(self, rows: Sequence[_Candidate]) -> list[_Candidate]:
         """The `pool` most uncertain rows, of those with the same texts the first."""

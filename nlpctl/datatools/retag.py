@@ -95,7 +95,7 @@ def covered(spans: Sequence[Span]) -> set[int]:
 
 
 BATCH = 64
-WINDOW_BATCHES = 32  # sentences sorted by length together: this many batches
+CHUNK_BATCHES = 32  # sentences sorted by length together: this many batches
 JSONL = ".jsonl"
 
 
@@ -195,7 +195,7 @@ def retag(
     wanted = {**{kind: name for kind, name in PLAIN.items() if name in known}, **(plain or {})}
     _check_plain(plain or {}, known)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, BATCH)
-    from nlpctl.engines.pipeline import prediction_pipeline, windows
+    from nlpctl.engines.pipeline import chunks, prediction_pipeline
     from nlpctl.tasks.token_classification import predicted_tags
 
     task: Any = model.task  # TokenClassification
@@ -213,7 +213,7 @@ def retag(
         return "".join(lines).encode()
 
     pipeline = prediction_pipeline(task, model.encoder, model.predictor)
-    read = windows(given.examples(BadRowLog("skip")), BATCH * WINDOW_BATCHES)
+    read = chunks(given.examples(BadRowLog("skip")), BATCH * CHUNK_BATCHES)
     with writing(output, "name another file: @[output]"), staged_file(output) as stream:
         with closing(pipeline.stream(read, BATCH, finish)) as parts:
             for part in parts:

@@ -1,9 +1,9 @@
 """From examples to predictions: features, batches of similar length, an engine, and back in order.
 
-    rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
+    rows --> chunks --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
              in its own thread                             | this thread  |  in its own thread
 
-Each stage is at most one window ahead of the next, so memory is constant. Small batches stay in one thread. An engine
+Each stage is at most one chunk ahead of the next, so memory is constant. Small batches stay in one thread. An engine
 with streams computes several batches at a time, in threads of its own.
 """
 
@@ -32,8 +32,8 @@ T = TypeVar("T")
 Rows = TypeVar("Rows", bound=list[Any])
 
 PREFETCH_BATCHES = 32  # prepared ahead of the engine, by a thread of their own
-LONGEST_WINDOW = 1 << 24  # bytes of the texts that are answered and written together
-WINDOW = 16_384  # examples of a labelled split sorted by length together
+LONGEST_CHUNK = 1 << 24  # bytes of the texts that are answered and written together
+CHUNK = 16_384  # examples of a labelled split sorted by length together
 # A batch of at most so many rows stays in one thread: handing it over costs half a millisecond.
 INLINE_MAX_ROWS = 8
 INLINE_GROUP = 64  # such batches are prepared, computed and read so many at a time
@@ -42,44 +42,44 @@ INLINE_GROUP = 64  # such batches are prepared, computed and read so many at a t
 BATCHES_BEFORE_STREAMS = 32
 MAX_UNREAD_BATCHES = 8  # computed, and their predictions not read yet
 
-FeatureIndex = tuple[int, int]  # (an example of a window, one of its features)
+FeatureIndex = tuple[int, int]  # (an example of a chunk, one of its features)
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 OnBatch = Callable[[Sequence[FeatureIndex], Batch, tuple[np.ndarray, ...]], None]
 
 
-def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+def chunks(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Cut a stream into lists of `size`; the last may be shorter. Only one list is in memory."""
     stream = iter(rows)
-    while window := list(islice(stream, size)):
-        yield window
+    while chunk := list(islice(stream, size)):
+        yield chunk
 
 
-def windows_to_answer(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """As `windows`, of rows that are read from somewhere: one ends also where its texts have LONGEST_WINDOW bytes, as
+def chunks_to_answer(rows: Iterable[T], size: int) -> Iterator[list[T]]:
+    """As `chunks`, of rows that are read from somewhere: one ends also where its texts have LONGEST_CHUNK bytes, as
     each row of a packed file of a few hundred bytes may have.
 
-    Every multiple of `size` is an end as well, so that what workers answer, or a later command, has the same windows.
+    Every multiple of `size` is an end as well, so that what workers answer, or a later command, has the same chunks.
     Rows are examples, or pairs of an example and something else.
     """
-    window, length = list[T](), 0
+    chunk, length = list[T](), 0
     for number, row in enumerate(rows, 1):
-        window.append(row)
+        chunk.append(row)
         example = row[0] if isinstance(row, tuple) else row
         length += getattr(example, "byte_length", 0)
-        if number % size == 0 or length >= LONGEST_WINDOW:
-            yield window
-            window, length = [], 0
-    if window:
-        yield window
+        if number % size == 0 or length >= LONGEST_CHUNK:
+            yield chunk
+            chunk, length = [], 0
+    if chunk:
+        yield chunk
 
 
-def window_of(batch_size: int) -> int:
+def chunk_of(batch_size: int) -> int:
     """How many examples of a labelled split are sorted by length together."""
-    return max(WINDOW, batch_size)
+    return max(CHUNK, batch_size)
 
 
 def by_length(lengths: Sequence[Sequence[int]]) -> list[FeatureIndex]:
-    """The features of a window, the shortest first; `lengths`: in tokens, of the features of each example."""
+    """The features of a chunk, the shortest first; `lengths`: in tokens, of the features of each example."""
     places = [(owner, part) for owner, each in enumerate(lengths) for part in range(len(each))]
     return sorted(places, key=lambda place: lengths[place[0]][place[1]])
 
@@ -118,14 +118,14 @@ class Pipeline:
 
         `watch`: called with every batch: (example, its feature) of each of its rows, the batch, and its outputs.
         """
-        window = _Window(examples)
+        chunk = _Chunk(examples)
         with self.context if len(examples) > batch_size else nullcontext():
-            for step in self._prepared(window, batch_size):
+            for step in self._prepared(chunk, batch_size):
                 outputs = self.run(step.batch)
                 if watch is not None:
                     watch(step.places, step.batch, outputs)
                 self._read_predictions(step, outputs)
-        return window.predictions
+        return chunk.predictions
 
     def lengths(self, examples: Sequence[Any]) -> list[list[int]]:
         """How many tokens each feature of each example has."""
@@ -137,34 +137,34 @@ class Pipeline:
 
     def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
         """The batches that `predictions` would run."""
-        return (step.batch for step in self._prepared(_Window(examples), batch_size))
+        return (step.batch for step in self._prepared(_Chunk(examples), batch_size))
 
     def stream(
         self,
-        windows: Iterable[Rows],
+        chunks: Iterable[Rows],
         batch_size: int,
         finish: Callable[[Rows, Predictions], T],
         chosen: Sequence[FeatureIndex] | None = None,
     ) -> Generator[T, None, None]:
-        """The results of `finish(window, predictions of its good rows)`, in order.
+        """The results of `finish(chunk, predictions of its good rows)`, in order.
 
-        `chosen`: the features of the only window that are tokenised and computed, batch after batch; the predictions of
+        `chosen`: the features of the only chunk that are tokenised and computed, batch after batch; the predictions of
         the others are None.
 
-        A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
+        A chunk is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
         tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
-        windows are yielded first.
+        chunks are yielded first.
         """
         if batch_size <= INLINE_MAX_ROWS:
             with gc_frozen(), self.context:
-                for rows in windows:
-                    yield finish(rows, self._predictions_inline(_Window(rows), batch_size, chosen))
+                for rows in chunks:
+                    yield finish(rows, self._predictions_inline(_Chunk(rows), batch_size, chosen))
             return
         with ExitStack() as stack:
             # The first two keep the threads that feed the engine from waiting for garbage collection and the GIL.
             for context in (gc_frozen(), short_turns, self.context):
                 stack.enter_context(context)
-            steps = stack.enter_context(Ahead(self._steps(windows, batch_size, chosen), PREFETCH_BATCHES))
+            steps = stack.enter_context(Ahead(self._steps(chunks, batch_size, chosen), PREFETCH_BATCHES))
             reader = stack.enter_context(_Jobs(1))
             # The engine computes in this thread at first. Once it has streams, it computes in theirs, and may have been
             # given `in_flight` batches whose outputs nobody has taken yet.
@@ -208,49 +208,49 @@ class Pipeline:
                 if input_error is not None:
                     raise input_error
             except Exception:
-                # Finished windows come before the failure, so that an interrupted prediction keeps them.
+                # Finished chunks come before the failure, so that an interrupted prediction keeps them.
                 yield from reader.results(0)
                 raise
             finally:
                 input_error = None  # its traceback holds this frame
             yield from reader.results(0)
 
-    def _run_step(self, step: _Step | _Window) -> tuple[_Step | _Window, Any]:
+    def _run_step(self, step: _Step | _Chunk) -> tuple[_Step | _Chunk, Any]:
         """A step and the engine's outputs for its batch."""
         return step, self.run(step.batch) if isinstance(step, _Step) else None
 
     def _predictions_inline(
-        self, window: _Window, batch_size: int, chosen: Sequence[FeatureIndex] | None
+        self, chunk: _Chunk, batch_size: int, chosen: Sequence[FeatureIndex] | None
     ) -> Predictions:
-        """The window's predictions, computed in this thread.
+        """The chunk's predictions, computed in this thread.
 
         Not batch after batch: an engine leaves nothing of Python in the processor's caches, and coming back for every
         row cost 0.1 ms, a tenth of a small network's time.
         """
-        steps = self._prepared(window, batch_size, chosen)
+        steps = self._prepared(chunk, batch_size, chosen)
         while turn := list(islice(steps, INLINE_GROUP)):
             computed = [self.run(step.batch) for step in turn]
             for step, outputs in zip(turn, computed, strict=True):
                 self._read_predictions(step, outputs)
-        return window.predictions
+        return chunk.predictions
 
     def _steps(
-        self, windows: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[FeatureIndex] | None
-    ) -> Generator[_Step | _Window, None, None]:
-        """The batches of each window, then the window."""
-        for rows in windows:
-            window = _Window(rows)
-            yield from self._prepared(window, batch_size, chosen)
-            yield window
+        self, chunks: Iterable[Sequence[Any]], batch_size: int, chosen: Sequence[FeatureIndex] | None
+    ) -> Generator[_Step | _Chunk, None, None]:
+        """The batches of each chunk, then the chunk."""
+        for rows in chunks:
+            chunk = _Chunk(rows)
+            yield from self._prepared(chunk, batch_size, chosen)
+            yield chunk
 
     def _prepared(
-        self, window: _Window, batch_size: int, chosen: Sequence[FeatureIndex] | None = None
+        self, chunk: _Chunk, batch_size: int, chosen: Sequence[FeatureIndex] | None = None
     ) -> Iterator[_Step]:
-        """Batches of a window's features, the longest first; `chosen`: as of `stream`."""
+        """Batches of a chunk's features, the longest first; `chosen`: as of `stream`."""
         with failures_as_errors():
-            examples = [row for row in window.rows if not isinstance(row, BadRow)]
+            examples = [row for row in chunk.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
-            window.predictions = Predictions([None] * len(each) for each in parts)
+            chunk.predictions = Predictions([None] * len(each) for each in parts)
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
             places = places if chosen is None else list(chosen)
             if not places:
@@ -272,15 +272,15 @@ class Pipeline:
             with failures_as_errors():
                 batch = self.collate.arrays(rows, encoded)
             # After `arrays`, in which a collator may tokenise further texts of a row.
-            window.predictions.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
+            chunk.predictions.truncated.update(places[i][0] for i in batch_rows if encodings[i].truncated)
             worth = of_token * tokens[start // batch_size]
-            yield _Step(window, [places[i] for i in batch_rows], rows, batch, worth)
+            yield _Step(chunk, [places[i] for i in batch_rows], rows, batch, worth)
 
     def _read_predictions(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
-        """Read the predictions of a batch into its window. RunFailed: the network gives no numbers."""
+        """Read the predictions of a batch into its chunk. RunFailed: the network gives no numbers."""
         refuse_overflow(outputs)
         for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
-            step.window.predictions[owner][part] = prediction
+            step.chunk.predictions[owner][part] = prediction
         if self.done is not None:
             self.done(begun(step.places), worth=step.worth)
 
@@ -299,7 +299,7 @@ def refuse_overflow(outputs: Iterable[np.ndarray]) -> None:
 
 
 @dataclass(eq=False)
-class _Window:
+class _Chunk:
     """Rows that are sorted by length together. `predictions`: of the good rows, as far as they are computed."""
 
     rows: Sequence[Any]
@@ -308,9 +308,9 @@ class _Window:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A batch of a window. `places`: of its features, among the good rows. `worth`: as of `console.Progress`."""
+    """A batch of a chunk. `places`: of its features, among the good rows. `worth`: as of `console.Progress`."""
 
-    window: _Window
+    chunk: _Chunk
     places: list[FeatureIndex]
     features: list[Any]
     batch: Batch

@@ -18,7 +18,7 @@ from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.auto import OpenedEngine, RowCount, open_predictor
 from nlpctl.engines.engine import DygraphPredictor, Predictor
-from nlpctl.engines.pipeline import FeatureIndex, evaluation_pipeline, window_of, windows
+from nlpctl.engines.pipeline import FeatureIndex, chunk_of, chunks, evaluation_pipeline
 from nlpctl.engines.samples import read_description
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
@@ -49,14 +49,14 @@ class TrainedModel:
     ) -> Predictions:
         """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
-        `chosen`: of examples of one window, the features that are computed; the predictions of the others are None.
+        `chosen`: of examples of one chunk, the features that are computed; the predictions of the others are None.
         `done`: as of `Pipeline`.
         """
         pipeline = replace(evaluation_pipeline(self.task.measured(), self.encoder, self.predictor), done=done)
         predictions = Predictions()
-        rows = windows(examples, window_of(batch_size))
-        for of_window in pipeline.stream(rows, batch_size, lambda _, predicted: predicted, chosen):
-            predictions.add(of_window)
+        rows = chunks(examples, chunk_of(batch_size))
+        for of_chunk in pipeline.stream(rows, batch_size, lambda _, predicted: predicted, chosen):
+            predictions.add(of_chunk)
         return predictions
 
 

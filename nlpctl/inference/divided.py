@@ -1,7 +1,7 @@
 """`nlpctl predict --workers`: one prediction, divided among processes or the nodes of a Ray cluster.
 
 The input is cut into ranges, which the workers count and check; then into shards, which they answer. The borders of
-shards are those of the windows in which one process reads, so batches and answers are the same, bit by bit.
+shards are those of the chunks in which one process reads, so batches and answers are the same, bit by bit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nlpctl.errors import UserError
 from nlpctl.inference.embed import require_vectors
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.predict import (
-    WINDOW_BATCHES,
+    CHUNK_BATCHES,
     PartialOutput,
     PredictResult,
     answers_identity,
@@ -41,7 +41,7 @@ from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.worker_pool import WorkerPool, WorkerStats
 from nlpctl.runtime.worker_slots import ParallelConfig
 
-SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
+SHARD_ROWS = 16384  # at most, but at least a chunk: enough work to pay for two files and a pipeline
 LARGE_PACKED = 4 << 20  # bytes; a smaller file is unpacked again for each of its shards, which costs less than a copy
 LONG = 16  # ranges; the check of more gets a progress bar
 FEWEST_SHARDS = 128  # of a shorter input, whose shards are smaller: no worker waits long for the last one
@@ -269,12 +269,12 @@ def _begun(pool: WorkerPool, folder: ShardFolder, identity: dict[str, Any], cut:
     ((_, (engine, precision, warnings), _),) = pool.results([(ShardWorker.engine, cut.rows // len(pool.stats))])
     for warning in warnings:
         console.warn(warning)
-    window = identity["batch_size"] * WINDOW_BATCHES
-    windows = -(-cut.rows // window)
+    chunk = identity["batch_size"] * CHUNK_BATCHES
+    chunks = -(-cut.rows // chunk)
     plan = ShardPlan(
         identity=identity,
         engine=(engine, precision),
-        shard_rows=window * max(1, min(SHARD_ROWS // window, windows // FEWEST_SHARDS)),
+        shard_rows=chunk * max(1, min(SHARD_ROWS // chunk, chunks // FEWEST_SHARDS)),
         ranges=tuple((each.file, each.begin, each.end, each.line) for each in cut.ranges),
         scanned=tuple((each.rows, each.bad, each.marks) for each in cut.scanned),
     )

@@ -1,8 +1,8 @@
 """`nlpctl eval --workers`: a model whose predictions for a labelled split are computed by several workers.
 
 The command reads the split and makes the report, as for one process. The workers get runs of rows, as large as the
-windows in which one process sorts by length. If there are fewer windows than workers need, they first tell how long the
-rows are; then each computes a share of the batches that one process would make of a window. So batches and predictions
+chunks in which one process sorts by length. If there are fewer chunks than workers need, they first tell how long the
+rows are; then each computes a share of the batches that one process would make of a chunk. So batches and predictions
 are the same, bit by bit.
 """
 
@@ -49,17 +49,17 @@ class DividedModel:
         self, examples: Sequence[Any], batch_size: int, done: Callable[[int], object] | None = None
     ) -> Predictions:
         """As of `TrainedModel`, but that `done` hears of pieces."""
-        from nlpctl.engines.pipeline import window_of
+        from nlpctl.engines.pipeline import chunk_of
         from nlpctl.tasks.base import Predictions
 
-        size, workers = window_of(batch_size), len(self._pool.stats)
+        size, workers = chunk_of(batch_size), len(self._pool.stats)
         starts = range(0, len(examples), size)
         count = min(-(-PIECES * workers // len(starts)), -(-min(size, len(examples)) // batch_size))
-        windows = [range(start, min(start + size, len(examples))) for start in starts]
+        chunks = [range(start, min(start + size, len(examples))) for start in starts]
         if count == 1:
-            pieces = [_Piece(window, None) for window in windows]
+            pieces = [_Piece(chunk, None) for chunk in chunks]
         else:
-            pieces = self._cut(examples, windows, batch_size, count)
+            pieces = self._cut(examples, chunks, batch_size, count)
         jobs = ((ShardWorker.score, [examples[i] for i in piece.rows], piece.chosen, self._engine) for piece in pieces)
         collected = Predictions([] for _ in examples)
         for job, predictions, worker in self._pool.results(jobs):
@@ -77,30 +77,30 @@ class DividedModel:
     def _engine(self) -> tuple[str, str]:
         return self.engine, self._precision
 
-    def _cut(self, examples: Sequence[Any], windows: Sequence[range], batch_size: int, count: int) -> list[_Piece]:
-        """Pieces of each window, at most `count`, with batches of all lengths in each."""
+    def _cut(self, examples: Sequence[Any], chunks: Sequence[range], batch_size: int, count: int) -> list[_Piece]:
+        """Pieces of each chunk, at most `count`, with batches of all lengths in each."""
         from nlpctl.engines.pipeline import by_length
 
-        parts = [part for window in windows for part in _parts(window, count)]
+        parts = [part for chunk in chunks for part in _parts(chunk, count)]
         jobs = ((ShardWorker.lengths, examples[part.start : part.stop], self._engine) for part in parts)
         lengths_by_job = {job: lengths for job, lengths, _ in self._pool.results(jobs)}
         lengths = [each for number in range(len(parts)) for each in lengths_by_job[number]]
         pieces = []
-        for window in windows:
-            places = by_length(lengths[window.start : window.stop])
+        for chunk in chunks:
+            places = by_length(lengths[chunk.start : chunk.stop])
             batches = [places[start : start + batch_size] for start in range(0, len(places), batch_size)]
             for number in range(min(count, len(batches))):
                 chosen = [place for batch in batches[number::count] for place in batch]
                 owners = sorted({owner for owner, _ in chosen})
                 local = {owner: i for i, owner in enumerate(owners)}
-                rows = [window[owner] for owner in owners]
+                rows = [chunk[owner] for owner in owners]
                 pieces.append(_Piece(rows, [(local[owner], part) for owner, part in chosen]))
         return pieces
 
 
 @dataclass(frozen=True)
 class _Piece:
-    """What a worker computes at a time: examples by their numbers; `chosen`: of one window, these of their features."""
+    """What a worker computes at a time: examples by their numbers; `chosen`: of one chunk, these of their features."""
 
     rows: Sequence[int]
     chosen: list[FeatureIndex] | None

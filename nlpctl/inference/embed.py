@@ -20,7 +20,7 @@ from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
-from nlpctl.inference.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
+from nlpctl.inference.predict import CHUNK_BATCHES, PredictResult, check_bad_row, refuse_output
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
@@ -79,27 +79,27 @@ def write_embeddings(
 def embedded(
     recipe: Recipe, model: TrainedModel, source: PredictInput | ShardRows, batch_size: int, total: int | None = None
 ) -> Iterator[tuple[list[Any], np.ndarray, int]]:
-    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim], and the number of texts
+    """Chunks of rows (examples and bad rows), in order, each with float32 vectors [rows, dim], and the number of texts
     that were truncated; bad rows have zeros.
 
     UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """
-    from nlpctl.engines.pipeline import prediction_pipeline, windows_to_answer
+    from nlpctl.engines.pipeline import chunks_to_answer, prediction_pipeline
 
     pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
     dim = _width(pipeline, source.task_rows)
 
-    def finished(window: list[Any], predictions: Predictions) -> tuple[list[Any], np.ndarray, int]:
-        for row in window:
+    def finished(chunk: list[Any], predictions: Predictions) -> tuple[list[Any], np.ndarray, int]:
+        for row in chunk:
             if isinstance(row, BadRow):
                 check_bad_row(row, recipe.data.on_bad_row)
-        return window, _vectors(window, predictions, dim), len(predictions.truncated)
+        return chunk, _vectors(chunk, predictions, dim), len(predictions.truncated)
 
-    read = windows_to_answer(source.rows(), batch_size * WINDOW_BATCHES)
+    read = chunks_to_answer(source.rows(), batch_size * CHUNK_BATCHES)
     with console.progress(total, "embed") as bar, closing(pipeline.stream(read, batch_size, finished)) as parts:
-        for window, vectors, truncated in parts:
-            yield window, vectors, truncated
-            bar.advance(len(window))
+        for chunk, vectors, truncated in parts:
+            yield chunk, vectors, truncated
+            bar.advance(len(chunk))
 
 
 def _width(pipeline: Pipeline, rows: TaskRows) -> int:
@@ -109,9 +109,9 @@ def _width(pipeline: Pipeline, rows: TaskRows) -> int:
     return len(vector)
 
 
-def _vectors(window: list[Any], predictions: list[list[Any]], dim: int) -> np.ndarray:
-    places = [place for place, row in enumerate(window) if not isinstance(row, BadRow)]
-    vectors = np.zeros((len(window), dim), np.float32)
+def _vectors(chunk: list[Any], predictions: list[list[Any]], dim: int) -> np.ndarray:
+    places = [place for place, row in enumerate(chunk) if not isinstance(row, BadRow)]
+    vectors = np.zeros((len(chunk), dim), np.float32)
     for place, ((vector,),) in zip(places, predictions, strict=True):
         vectors[place] = vector
     return vectors

@@ -40,7 +40,7 @@ from nlpctl.inference.index_folder import (
     write_manifest,
 )
 from nlpctl.inference.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
-from nlpctl.inference.predict import WINDOW_BATCHES, bad_row_answer
+from nlpctl.inference.predict import CHUNK_BATCHES, bad_row_answer
 from nlpctl.inference.shard_folder import ShardFolder
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.names import counted
@@ -99,8 +99,8 @@ def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: IndexKind, 
     passages = with_default_prompt(recipe, PASSAGE_PROMPTS)
     model = open_trained_model(passages, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
     with sigterm_interrupts():
-        windows = embedded(recipe, model, source, batch_size)
-        return _written(recipe, model_source, source, folder, kind, windows)
+        chunks = embedded(recipe, model, source, batch_size)
+        return _written(recipe, model_source, source, folder, kind, chunks)
 
 
 def _built_divided(
@@ -110,10 +110,10 @@ def _built_divided(
 
     def finish(parts: ShardFolder, count: int) -> None:
         # An approximate index depends on how many vectors are added at a time: as many as in one process.
-        rows, size = source.rows(), batch_size * WINDOW_BATCHES
+        rows, size = source.rows(), batch_size * CHUNK_BATCHES
         added = (part[i : i + size] for part in parts.vectors(count) for i in range(0, len(part), size))
-        windows = ((list(islice(rows, len(vectors))), vectors, 0) for vectors in added)
-        results.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
+        chunks = ((list(islice(rows, len(vectors))), vectors, 0) for vectors in added)
+        results.append(_written(recipe, find_model(recipe), source, folder, kind, chunks))
         remove_dir(parts.folder)
 
     passages = with_default_prompt(recipe, PASSAGE_PROMPTS)
@@ -127,14 +127,14 @@ def _written(
     source: PredictInput,
     folder: Path,
     kind: IndexKind,
-    windows: Iterable[tuple[list[Any], np.ndarray, int]],
+    chunks: Iterable[tuple[list[Any], np.ndarray, int]],
 ) -> IndexResult:
-    """The index of rows and their vectors, given window by window as `embedded` does."""
+    """The index of rows and their vectors, given chunk by chunk as `embedded` does."""
 
     rows_read, bad, truncated = 0, 0, 0
     with staged_dir(folder) as staged:
         with IndexBuild(staged, kind) as build:
-            for rows, vectors, truncated_rows in windows:
+            for rows, vectors, truncated_rows in chunks:
                 truncated += truncated_rows
                 good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
                 bad += sum(map(is_bad, rows))
@@ -157,7 +157,7 @@ def index_recipe(folder: str) -> Path:
 def search_index(
     recipe: Recipe, folder: Path, queries: PredictInput, *, k: int = 10, batch_size: int = 64
 ) -> Iterator[list[dict[str, Any]]]:
-    """The `k` nearest texts of every query, in windows: {"query", "hits": [{"text", "score", "rank"}, ...]}.
+    """The `k` nearest texts of every query, in chunks: {"query", "hits": [{"text", "score", "rank"}, ...]}.
 
     A bad row stops the command, or its answer is {"error": ...} (data.on_bad_row: skip); a blank line has no hits.
     Raises UserError if the model is not the one that the index was built with.

@@ -99,7 +99,7 @@ def _write(
     """Run every text; returns the number of rows, of bad rows and of rows that were cut at data.max_seq_length."""
     from nlpctl.data.batches.collate import failures_as_errors
     from nlpctl.engines.engine import DygraphPredictor
-    from nlpctl.engines.pipeline import prediction_pipeline, windows
+    from nlpctl.engines.pipeline import chunks, prediction_pipeline
     from nlpctl.inference.layer_hooks import LayerOutputs, token_counts
 
     pipeline = prediction_pipeline(model.task, model.encoder, model.predictor)
@@ -109,23 +109,23 @@ def _write(
     seen, truncated = _Seen(), set()
     tokens = 0
     with console.progress(None, "layer outputs") as bar:
-        for window in windows(_texts(recipe, pipeline, source, seen), batch_size):
-            features = [feature for _, feature in window]
+        for chunk in chunks(_texts(recipe, pipeline, source, seen), batch_size):
+            features = [feature for _, feature in chunk]
             with failures_as_errors():
                 encodings = pipeline.collate.encodings(features)
                 batch = pipeline.collate.arrays(features, encodings)
-            truncated |= {row for (row, _), each in zip(window, encodings, strict=True) if each.truncated}
+            truncated |= {row for (row, _), each in zip(chunk, encodings, strict=True) if each.truncated}
             by_row, by_token = layers.of(batch)
             lengths = token_counts(batch, pad_id)
             ids = [row[:length] for row, length in zip(batch[INPUT_IDS], lengths, strict=True)]
             facts = {
-                ROW: np.array([row for row, _ in window], np.int64),
+                ROW: np.array([row for row, _ in chunk], np.int64),
                 OFFSETS: tokens + np.cumsum(lengths),
                 INPUT_IDS: np.concatenate(ids),
             }
             tokens += int(lengths.sum())
             arrays.append_all({**by_row, **by_token, **facts}, seen.rows)
-            bar.advance(len(window))
+            bar.advance(len(chunk))
     for name, reason in layers.left_out.items():
         console.warn(f"{name} is left out: {reason}")
     for name, number in arrays.too_large.items():

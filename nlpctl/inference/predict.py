@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.base import Predictions, Task
 
-WINDOW_BATCHES = 32  # rows sorted by length within a window; also the unit of resuming
+CHUNK_BATCHES = 32  # rows sorted by length within a chunk; also the unit of resuming
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def predict(
     run = PredictionRun(recipe, model, source, kept, batch_size, flush, truncated, peeked)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
-    done, bad, truncated_rows = partial.begin(identity, resume, run.window, overwrite)
+    done, bad, truncated_rows = partial.begin(identity, resume, run.chunk, overwrite)
     if done:
         console.note(f"resuming after {done:,} answered rows")
     room = "free disk space, then continue with @[resume=true]" if source.rereadable else "free disk space"
@@ -194,7 +194,7 @@ def answers_identity(
     batch_size: int,
     truncated: bool = False,
 ) -> dict[str, Any]:
-    """What the answers depend on besides the input, the engine, and how they are cut into windows."""
+    """What the answers depend on besides the input, the engine, and how they are cut into chunks."""
     names = (keep_by_default(source.format) if keep is None else keep).names
     kept = {"keep": None if names is None else list(names)}
     settings = answer_settings(recipe) | ({TRUNCATED: True} if truncated else {})
@@ -215,8 +215,8 @@ class RowsToAnswer(Protocol):
 
 
 @dataclass(frozen=True)
-class AnsweredWindow:
-    """The rows of a window, answered: `lines` of JSON. `truncated`: how many the network did not read whole. `error`: a
+class AnsweredChunk:
+    """The rows of a chunk, answered: `lines` of JSON. `truncated`: how many the network did not read whole. `error`: a
     bad row ends the command after them."""
 
     lines: str
@@ -240,9 +240,9 @@ class PredictionRun:
     peeked: PeekedRows | None = None  # the rows of `source`, where some were read already
 
     @property
-    def window(self) -> int:
+    def chunk(self) -> int:
         """Number of rows answered and written together."""
-        return self.batch_size * (1 if self.flush else WINDOW_BATCHES)
+        return self.batch_size * (1 if self.flush else CHUNK_BATCHES)
 
     def write(
         self, stream: TextIO, skip: int, total: int | None, note: Callable[[int, int], None] | None = None
@@ -253,20 +253,20 @@ class PredictionRun:
         """
         started, count, bad, truncated = time.monotonic(), 0, 0, 0
         left = None if total is None else total - skip
-        answered = self.answered_windows(skip)
+        answered = self.answered_chunks(skip)
         with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(answered):
-            for window in answered:
-                if window.truncated and note is not None:
-                    note(skip + count + window.rows, window.truncated)
-                truncated += window.truncated
+            for chunk in answered:
+                if chunk.truncated and note is not None:
+                    note(skip + count + chunk.rows, chunk.truncated)
+                truncated += chunk.truncated
                 with console.standard_output() if stream is sys.stdout else nullcontext():
-                    stream.write(console.for_stdout(window.lines) if stream is sys.stdout else window.lines)
+                    stream.write(console.for_stdout(chunk.lines) if stream is sys.stdout else chunk.lines)
                     stream.flush()
-                count += window.rows
-                bad += window.bad
-                if window.error is not None:
-                    raise window.error
-                bar.advance(window.rows)
+                count += chunk.rows
+                bad += chunk.bad
+                if chunk.error is not None:
+                    raise chunk.error
+                bar.advance(chunk.rows)
         return PredictResult(count, bad, truncated, time.monotonic() - started, None)
 
     def write_through(self, output: Path | None, total: int | None, stdout: TextIO | None) -> PredictResult:
@@ -277,21 +277,21 @@ class PredictionRun:
         with writing(output, hint), TextIOWrapper(open_stream(output), "utf-8") as stream:
             return replace(self.write(stream, 0, total), output=output)
 
-    def answered_windows(self, skip: int) -> Generator[AnsweredWindow, None, None]:
-        """The answers to all rows but the first `skip`, window by window."""
-        from nlpctl.engines.pipeline import prediction_pipeline, windows_to_answer
+    def answered_chunks(self, skip: int) -> Generator[AnsweredChunk, None, None]:
+        """The answers to all rows but the first `skip`, chunk by chunk."""
+        from nlpctl.engines.pipeline import chunks_to_answer, prediction_pipeline
 
         pipeline = prediction_pipeline(self.model.task, self.model.encoder, self.model.predictor)
         self.source.task_rows.encoder = self.model.encoder
         rows = self.source.kept_rows(self.keep, skip) if self.peeked is None else iter(self.peeked)
-        read = map(KeptRows, windows_to_answer(rows, self.window))
+        read = map(KeptRows, chunks_to_answer(rows, self.chunk))
         if not self.flush:
-            yield from pipeline.stream(read, self.batch_size, self._answer_window)
+            yield from pipeline.stream(read, self.batch_size, self._answer_chunk)
             return
-        for window in read:
-            yield self._answer_window(window, pipeline.predictions(window, self.batch_size))
+        for chunk in read:
+            yield self._answer_chunk(chunk, pipeline.predictions(chunk, self.batch_size))
 
-    def _answer_window(self, rows: KeptRows, predictions: Predictions) -> AnsweredWindow:
+    def _answer_chunk(self, rows: KeptRows, predictions: Predictions) -> AnsweredChunk:
         policy, bad = self.recipe.data.on_bad_row, 0
         lines: list[str] = []
         answers = row_answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
@@ -302,9 +302,9 @@ class PredictionRun:
                 try:
                     check_bad_row(row, policy)
                 except UserError as error:
-                    return AnsweredWindow(_joined(lines), len(rows), bad, truncated, error)
+                    return AnsweredChunk(_joined(lines), len(rows), bad, truncated, error)
             lines.append(json_line(with_kept(answer, kept)))
-        return AnsweredWindow(_joined(lines), len(rows), bad, truncated, None)
+        return AnsweredChunk(_joined(lines), len(rows), bad, truncated, None)
 
 
 def _joined(lines: list[str]) -> str:
@@ -368,7 +368,7 @@ class PartialNote(Document):
 
 class PartialOutput:
     """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings), and
-    OUTPUT.partial.truncated how many rows were truncated: a line per window that has such, "its last row, their
+    OUTPUT.partial.truncated how many rows were truncated: a line per chunk that has such, "its last row, their
     number"."""
 
     def __init__(self, output: Path):
@@ -406,7 +406,7 @@ class PartialOutput:
             )
 
     def begin(
-        self, identity: dict[str, Any], resume: bool, window: int, overwrite: bool = False
+        self, identity: dict[str, Any], resume: bool, chunk: int, overwrite: bool = False
     ) -> tuple[int, int, int]:
         """Prepare the partial file; returns the number of rows already answered in it, and of bad and truncated rows
         among them.
@@ -414,7 +414,7 @@ class PartialOutput:
         `identity` describes input, settings and model, as for `check`. UserError if the file cannot be written, or
         another prediction has given the output its name meanwhile, which is not to `overwrite`.
 
-        Only whole windows are kept. So the batches, and the last bits of the probabilities, are those of an
+        Only whole chunks are kept. So the batches, and the last bits of the probabilities, are those of an
         uninterrupted run.
         """
         with writing(self.output, "name another file: @[output=FILE]"):
@@ -438,14 +438,14 @@ class PartialOutput:
             for count, line in enumerate(stream, start=1):
                 size += len(line)
                 bad += _is_bad_row_answer(line)
-                # A killed process may have left half a line, or a window that was written in part.
-                if count % window == 0 and line.endswith(b"\n"):
+                # A killed process may have left half a line, or a chunk that was written in part.
+                if count % chunk == 0 and line.endswith(b"\n"):
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)
         return kept_rows, kept_bad, self._keep_truncated(kept_rows)
 
     def note_truncated(self, end: int, count: int) -> None:
-        """Note that `count` rows of the window up to row `end` are truncated, before their answers are written."""
+        """Note that `count` rows of the chunk up to row `end` are truncated, before their answers are written."""
         with self.truncated_file.open("a", encoding="ascii") as stream:
             stream.write(f"{end} {count}\n")
 

@@ -110,7 +110,7 @@ class ShardWorker:
     def score(
         self, examples: Sequence[Any], chosen: Sequence[FeatureIndex] | None, engine: tuple[str, str]
     ) -> Predictions:
-        """The predictions for labelled examples of one window; `chosen`: as of `TrainedModel`."""
+        """The predictions for labelled examples of one chunk; `chosen`: as of `TrainedModel`."""
         return self._opened(engine, None).predictions(examples, self._order.batch_size, chosen)
 
     def answer(self, shard: Shard, engine: tuple[str, str]) -> PartNote:
@@ -126,8 +126,8 @@ class ShardWorker:
         from nlpctl.inference.embed import embedded
 
         order, rows = self._order, ShardRows(self._source, shard)
-        windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
-        pieces = ((vectors.tobytes(), sum(map(is_bad, rows)), truncated) for rows, vectors, truncated in windows)
+        chunks = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
+        pieces = ((vectors.tobytes(), sum(map(is_bad, rows)), truncated) for rows, vectors, truncated in chunks)
         return ShardFolder(order.output).write(shard, pieces, VECTORS)
 
     def schema(self, number: int) -> str:
@@ -159,10 +159,10 @@ class ShardWorker:
 
 
 def _texts(work: PredictionRun) -> Iterator[tuple[bytes, int, int]]:
-    for window in work.answered_windows(0):
-        if window.error is not None:
-            raise window.error
-        yield window.lines.encode(), window.bad, window.truncated
+    for chunk in work.answered_chunks(0):
+        if chunk.error is not None:
+            raise chunk.error
+        yield chunk.lines.encode(), chunk.bad, chunk.truncated
 
 
 def open_shard_worker(config: ShardWorkerConfig, log: Path | None) -> Callable[[Any], Any]:

@@ -14,8 +14,8 @@ A run directory, the folder of several trainings and that of a compression are s
 Two other ways to write stay apart. What is replaced as a whole (an export, an index, a converted model) is locked
 beside its place (`sole_writer` in lock.py), since the folder itself is exchanged; so is the folder of a divided
 prediction, which becomes the output (inference/shard_folder.py). And the one growing file of an undivided prediction
-(`PartialOutput` in inference/predict.py) is cut back to its last whole window when it goes on, since a file of its own
-for each window would be thousands.
+(`PartialOutput` in inference/predict.py) is cut back to its last whole chunk when it goes on, since a file of its own
+for each chunk would be thousands.
 """
 
 from __future__ import annotations

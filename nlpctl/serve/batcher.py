@@ -104,7 +104,7 @@ class BatchCosts:
 Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, including bad ones, to their answers in order
 Size = Callable[[Any], int]  # of a row; grows with the time it takes
 StreamsOf = Callable[[], Streams]  # of the engine that answers now
-WINDOW = 4  # batches taken from the queue together
+CHUNK_BATCHES = 4  # batches taken from the queue together
 OVERLOADS = 32  # times that more requests than streams met before these are opened: that loads the graph again
 _LONGEST_RETRY = 60  # seconds of Retry-After
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -291,10 +291,10 @@ class Batcher:
         self._planned += [ordered[start:end] for start, end in pairwise([0, *threads.costs.divide(rows, sizes, most)])]
 
     def _take(self) -> list[_Pending]:
-        """The first requests of the queue, as many as fit into WINDOW batches; a larger request goes alone."""
+        """The first requests of the queue, as many as fit into CHUNK_BATCHES batches; a larger request goes alone."""
         taken: list[_Pending] = []
-        rows = 0
-        while self._queue and (not taken or rows + len(self._queue[0].rows) <= WINDOW * self._settings.batch_size):
+        rows, most = 0, CHUNK_BATCHES * self._settings.batch_size
+        while self._queue and (not taken or rows + len(self._queue[0].rows) <= most):
             taken.append(self._queue.popleft())
             taken[-1].taken = True
             rows += len(taken[-1].rows)

@@ -63,7 +63,7 @@ def rows(work) -> list[str]:
 
 
 def words(files: list[str], output: str, *more: str) -> tuple[str, ...]:
-    """Batches of 2, so windows of 64 rows, of which a shard has one."""
+    """Batches of 2, so chunks of 64 rows, of which a shard has one."""
     return "predict", "divided/export", *files, "-o", output, "--batch-size", "2", *SKIP, *more
 
 

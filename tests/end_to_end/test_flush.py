@@ -83,9 +83,9 @@ def test_batches_are_answered_as_they_are_read(work, base):
 @pytest.mark.parametrize("flush", [("--flush",), pytest.param((), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_waits_for_a_line(work, base, flush, number):
-    """Of what was read in whole windows every answer is there."""
+    """Of what was read in whole chunks every answer is there."""
     process = work.start("predict", "base", "--batch-size", "1", *flush)
-    for _ in range(32):  # a window, where lines are not flushed
+    for _ in range(32):  # a chunk, where lines are not flushed
         send(process, "good food")
     assert [answered(process)["label"] for _ in range(32)] == ["pos"] * 32
     started = time.monotonic()

@@ -79,8 +79,8 @@ def test_it_chooses_uncertain_rows_that_differ(work, pool):
     assert {row["text"] for row in by_doubt["chosen"]} != {row["text"] for row in rows}
 
 
-def test_the_same_rows_each_time_whatever_the_window(work, pool, monkeypatch):
-    """Memory holds the most uncertain rows alone: windows that forget the others choose the same ones."""
+def test_the_same_rows_each_time_whatever_the_chunk(work, pool, monkeypatch):
+    """Memory holds the most uncertain rows alone: chunks that forget the others choose the same ones."""
     from nlpctl.config.recipe_of import recipe_of
     from nlpctl.data.predict_input import open_inputs
     from nlpctl.data.rows.task_rows import task_rows
@@ -90,7 +90,7 @@ def test_the_same_rows_each_time_whatever_the_window(work, pool, monkeypatch):
     recipe = recipe_of(work / "base")
     source = open_inputs(task_rows(recipe.task, recipe.data), [pool], "auto")
     at_once = labelling.next_rows(recipe, source, 5, pool=10, measure="entropy")
-    monkeypatch.setattr(labelling, "WINDOW", 7)
+    monkeypatch.setattr(labelling, "CHUNK", 7)
     in_parts = labelling.next_rows(recipe, source, 5, pool=10, measure="entropy")
     assert [row.where for row in in_parts.chosen] == [row.where for row in at_once.chosen]
 

@@ -18,7 +18,7 @@ from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import Encoding
 from nlpctl.engines import pipeline as pipelines
 from nlpctl.engines.engine import DygraphPredictor, Streams
-from nlpctl.engines.pipeline import PREFETCH_BATCHES, evaluation_pipeline, prediction_pipeline, windows
+from nlpctl.engines.pipeline import PREFETCH_BATCHES, chunks, evaluation_pipeline, prediction_pipeline
 from nlpctl.engines.trained import TrainedModel
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.divided_scores import DividedModel
@@ -112,23 +112,23 @@ def test_what_the_task_hides_is_hidden_before_scoring():
     assert found == [[("a", 0), ("bb", 0)]]
 
 
-def test_windows_of_a_stream():
+def test_chunks_of_a_stream():
     taken = []
     stream = (taken.append(i) or i for i in range(7))
-    cut = windows(stream, 3)
+    cut = chunks(stream, 3)
     assert next(cut) == [0, 1, 2] and taken == [0, 1, 2]  # no further than needed
     assert list(cut) == [[3, 4, 5], [6]]
-    assert list(windows([], 3)) == []
+    assert list(chunks([], 3)) == []
 
 
-def test_windows_of_long_texts_end_sooner(monkeypatch):
-    monkeypatch.setattr(pipelines, "LONGEST_WINDOW", 10)
+def test_chunks_of_long_texts_end_sooner(monkeypatch):
+    monkeypatch.setattr(pipelines, "LONGEST_CHUNK", 10)
     rows = [TextExample(text, None, None) for text in ("a" * 11, "b" * 4, "c" * 5, "d", "e", "f", "g")]
-    cut = [[row.text[0] for row in window] for window in pipelines.windows_to_answer(rows, 3)]
+    cut = [[row.text[0] for row in chunk] for chunk in pipelines.chunks_to_answer(rows, 3)]
     assert cut == [["a"], ["b", "c"], ["d", "e", "f"], ["g"]]  # the multiples of 3 are ends
     pairs = [(row, {}) for row in rows[:2]]
-    assert list(pipelines.windows_to_answer(pairs, 3)) == [pairs[:1], pairs[1:]]
-    assert list(pipelines.windows_to_answer([], 3)) == []
+    assert list(pipelines.chunks_to_answer(pairs, 3)) == [pairs[:1], pairs[1:]]
+    assert list(pipelines.chunks_to_answer([], 3)) == []
 
 
 @pytest.mark.parametrize("method", ["encodings", "arrays"])
@@ -144,11 +144,11 @@ def test_a_failure_while_a_batch_is_made_is_told(method, error, told, monkeypatc
     with pytest.raises(told, match="a broken row"):
         pipeline.predictions(SENTENCES, 2)
     with pytest.raises(told, match="a broken row"):
-        list(pipeline.stream(windows(SENTENCES, 3), 2, joined))
+        list(pipeline.stream(chunks(SENTENCES, 3), 2, joined))
 
 
 def joined(rows, predictions):
-    """The rows of a window with the predictions of the good ones."""
+    """The rows of a chunk with the predictions of the good ones."""
     found = iter(predictions)
     return [(row, None if isinstance(row, BadRow) else next(found)) for row in rows]
 
@@ -156,12 +156,12 @@ def joined(rows, predictions):
 def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
     rows[3] = rows[17] = BadRow("file", 3, "blank text")
-    rows[20:30] = [BadRow("file", 20, "blank text")] * 10  # a whole window of them
+    rows[20:30] = [BadRow("file", 20, "blank text")] * 10  # a whole chunk of them
     streaming, alone = Lengths(), Lengths()
-    found = list(prediction_pipeline(Words(), None, streaming).stream(windows(rows, 10), 4, joined))
+    found = list(prediction_pipeline(Words(), None, streaming).stream(chunks(rows, 10), 4, joined))
     pipeline = prediction_pipeline(Words(), None, alone)
-    assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
-    assert [row for window in found for row, _ in window] == rows
+    assert found == [joined(chunk, pipeline.predictions(chunk, 4)) for chunk in chunks(rows, 10)]
+    assert [row for chunk in found for row, _ in chunk] == rows
     in_order = list if Lengths.streams.count == 1 else sorted  # threads note their batches when they come to it
     assert in_order(streaming.batches) == in_order(alone.batches)
 
@@ -182,10 +182,10 @@ class Crew:
 
 
 @pytest.mark.parametrize("workers", [1, 3, 40])
-@pytest.mark.parametrize("window", [16, 1000])
-def test_divided_batches_are_those_of_one_process(either, workers, window, monkeypatch):
+@pytest.mark.parametrize("chunk", [16, 1000])
+def test_divided_batches_are_those_of_one_process(either, workers, chunk, monkeypatch):
     """No worker gets, and none tokenises, more than it computes; before that, one of them has measured each row."""
-    monkeypatch.setattr(pipelines, "WINDOW", window)
+    monkeypatch.setattr(pipelines, "CHUNK", chunk)
     encodings, seen = Lettered.encodings, []
     monkeypatch.setattr(Lettered, "encodings", lambda self, words: seen.extend(words) or encodings(self, words))
     rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
@@ -196,7 +196,7 @@ def test_divided_batches_are_those_of_one_process(either, workers, window, monke
     divided = DividedModel(Words(), None, "test", "fp32", crew).predictions(rows, 4)
     assert divided == expected
     assert divided.truncated == expected.truncated == {i for i in range(50) if i % 7 == 6}
-    assert sorted(seen) == sorted(once * (1 if (workers, window) == (1, 16) else 2))
+    assert sorted(seen) == sorted(once * (1 if (workers, chunk) == (1, 16) else 2))
     batches = [batch for engine in crew.engines for batch in engine.batches]
     assert sorted(map(str, batches)) == sorted(map(str, whole.batches))
     assert sum(share.rows for share in crew.stats) == 50
@@ -222,7 +222,7 @@ def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):
             return super().outputs(batch)
 
     seen = [0]
-    parts = prediction_pipeline(Words(), None, Waiting()).stream(windows(rows(), 2), 4, joined)
+    parts = prediction_pipeline(Words(), None, Waiting()).stream(chunks(rows(), 2), 4, joined)
     next(parts)
     assert 20 <= allowed[0] <= 2 * (PREFETCH_BATCHES + 3)
     parts.close()
@@ -246,19 +246,19 @@ def test_small_batches_stay_in_one_thread():
 
     for size in (1, pipelines.INLINE_MAX_ROWS):
         assert (
-            len(list(prediction_pipeline(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), size, joined))) == 3
+            len(list(prediction_pipeline(Noting(), None, Lengths()).stream(chunks(SENTENCES, 2), size, joined))) == 3
         )
     assert threads == {threading.current_thread()}
     list(
         prediction_pipeline(Noting(), None, Lengths()).stream(
-            windows(SENTENCES, 2), pipelines.INLINE_MAX_ROWS + 1, joined
+            chunks(SENTENCES, 2), pipelines.INLINE_MAX_ROWS + 1, joined
         )
     )
     assert len(threads) == 3
 
 
 def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
-    """After the first window, each batch waits until another one is computed, too."""
+    """After the first chunk, each batch waits until another one is computed, too."""
     meeting, opened, early = threading.Barrier(2, timeout=60), [], []
     prepared = threading.Event()
 
@@ -286,8 +286,8 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
         yield from rows
         prepared.set()  # the batches of these rows are in the queue
 
-    monkeypatch.setattr(pipelines, "BATCHES_BEFORE_STREAMS", 4)  # the batches of the first window
-    found = list(prediction_pipeline(Words(), None, Meeting()).stream(windows(read(), 20), 10, joined))
+    monkeypatch.setattr(pipelines, "BATCHES_BEFORE_STREAMS", 4)  # the batches of the first chunk
+    found = list(prediction_pipeline(Words(), None, Meeting()).stream(chunks(read(), 20), 10, joined))
     assert opened == [True, False] and early == [threading.current_thread()] * 4
     assert [row for part in found for row, _ in part] == rows
     assert all(found == [(word, len(word)) for word in row.split()] for part in found for row, found in part)
@@ -295,7 +295,7 @@ def test_streams_compute_side_by_side_while_they_are_open(monkeypatch):
 
 @pytest.mark.parametrize("place", ["read", "engine", "read back", "finish"])
 def test_what_fails_is_raised_in_its_place(place, either):
-    """The windows before it come first; those after it never."""
+    """The chunks before it come first; those after it never."""
     bad = "w35-of-many-letters"
 
     def rows():
@@ -316,14 +316,14 @@ def test_what_fails_is_raised_in_its_place(place, either):
                 raise UserError("broken")
             return super().predictions(outputs, parts)
 
-    def finish(window, predictions):
-        if place == "finish" and bad in window:
+    def finish(chunk, predictions):
+        if place == "finish" and bad in chunk:
             raise UserError("broken")
-        return joined(window, predictions)
+        return joined(chunk, predictions)
 
     found = []
     with pytest.raises(UserError, match="broken"):
-        for part in prediction_pipeline(Reading(), None, Breaking()).stream(windows(rows(), 10), 5, finish):
+        for part in prediction_pipeline(Reading(), None, Breaking()).stream(chunks(rows(), 10), 5, finish):
             found += part
     assert [row for row, _ in found] == [f"w{i}" for i in range(30)]
 
@@ -337,7 +337,7 @@ def test_what_is_answered_is_not_held_back_while_the_input_pauses(either):
 
     waiting.put("a")
     waiting.put("bb")
-    parts = prediction_pipeline(Words(), None, Lengths()).stream(windows(rows(), 1), 1, joined)
+    parts = prediction_pipeline(Words(), None, Lengths()).stream(chunks(rows(), 1), 1, joined)
     assert next(parts) == [("a", [("a", 1)])]
     assert next(parts) == [("bb", [("bb", 2)])]
     waiting.put(None)

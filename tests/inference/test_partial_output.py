@@ -25,7 +25,7 @@ def output(tmp_path: Path) -> Path:
 
 def write(output: Path, lines: list[str]) -> PartialOutput:
     partial = PartialOutput(output)
-    assert partial.begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
+    assert partial.begin(IDENTITY, resume=False, chunk=4) == (0, 0, 0)
     with partial.file.open("a", encoding="utf-8") as stream:
         stream.writelines(lines)
     partial.let_go()  # as when the process ends
@@ -34,29 +34,29 @@ def write(output: Path, lines: list[str]) -> PartialOutput:
 
 def test_two_predictions_do_not_share_a_file(output):
     first = PartialOutput(output)
-    first.begin(IDENTITY, resume=False, window=4)
+    first.begin(IDENTITY, resume=False, chunk=4)
     with pytest.raises(UserError, match="another prediction is writing"):
-        PartialOutput(output).begin(IDENTITY, resume=False, window=4)
+        PartialOutput(output).begin(IDENTITY, resume=False, chunk=4)
     first.finish()
-    PartialOutput(output).begin(IDENTITY, resume=False, window=4, overwrite=True)
+    PartialOutput(output).begin(IDENTITY, resume=False, chunk=4, overwrite=True)
 
 
 def test_what_another_prediction_finished_meanwhile_is_kept(output):
     first, second = PartialOutput(output), PartialOutput(output)
-    first.begin(IDENTITY, resume=False, window=4)
+    first.begin(IDENTITY, resume=False, chunk=4)
     first.file.write_text("first\n")
     first.finish()
     with pytest.raises(UserError, match="exists"):
-        second.begin(IDENTITY, resume=False, window=4)
+        second.begin(IDENTITY, resume=False, chunk=4)
     assert output.read_text() == "first\n" and [path.name for path in output.parent.iterdir()] == ["out.jsonl"]
-    second.begin(IDENTITY, resume=False, window=4, overwrite=True)
+    second.begin(IDENTITY, resume=False, chunk=4, overwrite=True)
     second.finish()
 
 
 def test_the_file_is_not_locked_under_another_name(output, monkeypatch):
     """Another prediction ends between the touch and the lock."""
     first, renamed = PartialOutput(output), []
-    first.begin(IDENTITY, resume=False, window=4)
+    first.begin(IDENTITY, resume=False, chunk=4)
 
     def late(path: Path) -> int | None:
         if not renamed:
@@ -65,7 +65,7 @@ def test_the_file_is_not_locked_under_another_name(output, monkeypatch):
 
     monkeypatch.setattr(runner, "take_lock", late)
     second = PartialOutput(output)
-    second.begin(IDENTITY, resume=False, window=4, overwrite=True)
+    second.begin(IDENTITY, resume=False, chunk=4, overwrite=True)
     assert second._lock.is_of(second.file)
     second.finish()
 
@@ -89,32 +89,32 @@ def answers(count: int) -> list[str]:
         ([*answers(7), '{"text": "cut'], 4),  # a line without its end does not count
     ],
 )
-def test_whole_windows_are_kept(output, lines, kept):
+def test_whole_chunks_are_kept(output, lines, kept):
     partial = write(output, lines)
     again = PartialOutput(output)
-    assert again.begin(IDENTITY, resume=True, window=4) == (kept, len([i for i in range(kept) if i % 3 == 2]), 0)
+    assert again.begin(IDENTITY, resume=True, chunk=4) == (kept, len([i for i in range(kept) if i % 3 == 2]), 0)
     assert partial.file.read_text(encoding="utf-8").count("\n") == kept
     again.finish()
     assert output.read_text(encoding="utf-8") == "".join(answers(kept))
     assert [path.name for path in output.parent.iterdir()] == ["out.jsonl"]
 
 
-def test_rows_that_were_cut_count_with_the_windows_that_are_kept(output):
-    """What is noted of a window whose lines were not written counts again when they are."""
+def test_rows_that_were_cut_count_with_the_chunks_that_are_kept(output):
+    """What is noted of a chunk whose lines were not written counts again when they are."""
     partial = write(output, answers(9))
     for end, count in ((4, 1), (8, 2), (12, 4)):
         partial.note_truncated(end, count)
     for _ in range(2):
         again = PartialOutput(output)
-        assert again.begin(IDENTITY, resume=True, window=4)[2] == 3
+        assert again.begin(IDENTITY, resume=True, chunk=4)[2] == 3
         again.let_go()
-    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
+    assert PartialOutput(output).begin(IDENTITY, resume=False, chunk=4) == (0, 0, 0)
     assert sorted(path.name for path in output.parent.iterdir()) == ["out.jsonl.partial", "out.jsonl.partial.json"]
 
 
 def test_without_resume_it_starts_over(output):
     partial = write(output, answers(8))
-    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0, 0)
+    assert PartialOutput(output).begin(IDENTITY, resume=False, chunk=4) == (0, 0, 0)
     assert partial.file.read_bytes() == b""
 
 
@@ -128,7 +128,7 @@ def test_answers_to_something_else_are_refused_and_stay(output, change):
 
 
 def test_resume_without_a_beginning(output):
-    assert PartialOutput(output).begin(IDENTITY, resume=True, window=4) == (0, 0, 0)
+    assert PartialOutput(output).begin(IDENTITY, resume=True, chunk=4) == (0, 0, 0)
     assert not output.exists()
 
 
@@ -145,7 +145,7 @@ def test_a_resumed_prediction_asks_the_same_question(tmp_path):
 
 def test_another_engine_does_not_go_on(output):
     first = PartialOutput(output)
-    first.begin(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=False, window=4)
+    first.begin(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=False, chunk=4)
     first.let_go()
     PartialOutput(output).check(IDENTITY, resume=True)  # the engine is not known yet
     PartialOutput(output).check(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=True)

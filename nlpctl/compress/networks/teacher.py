@@ -36,7 +36,7 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.data.text.word_spans import is_ideograph, load_jieba
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.paddle_inference import PaddlePredictor
-from nlpctl.engines.pipeline import prediction_pipeline, windows
+from nlpctl.engines.pipeline import chunks, prediction_pipeline
 from nlpctl.files import staged_file, write_npz
 from nlpctl.formats.array_files import read_npz
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
@@ -300,7 +300,7 @@ class Teacher:
 
     def labelled(self, examples: Sequence[Any], answers: Sequence[np.ndarray]) -> list[Any]:
         """Examples labelled with the teacher's decisions from its `answers`: by thresholds, or by a CRF's best path."""
-        parts = windows(zip(examples, answers, strict=True), AT_ONCE)
+        parts = chunks(zip(examples, answers, strict=True), AT_ONCE)
         return [each for part in parts for each in self._labelled(*map(list, zip(*part, strict=True)))]
 
     def _labelled(self, examples: list[Any], answers: list[np.ndarray]) -> list[Any]:
