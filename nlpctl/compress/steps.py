@@ -26,7 +26,7 @@ from nlpctl.config.recipe_of import read_like, recipe_of, with_process_of, with_
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
+from nlpctl.data.sample_rows import rows_for_int8, rows_to_compare
 from nlpctl.errors import NlpctlError, RunFailed, UserError, of_the_machine
 from nlpctl.export.request import ROWS, ExportRequest
 from nlpctl.export.strategies import BY_STRATEGY, ORIGINAL, GraphBuildContext, Step, StepContext
@@ -297,7 +297,7 @@ class StepExecutor:
             origin=origin,
             graphs=manifest.graphs,
             folder=folder,
-            rows=lambda: calibration_batches(step, reading, origin),
+            rows=lambda: int8_batches(step, reading, origin),
             networks=tuple(self.output / name for name in step.needs[1:]),
             compression=StepContext(step, self.recipe, own),
         )
@@ -337,7 +337,7 @@ class StepExecutor:
         return self._parities[export]
 
 
-def calibration_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Batch]:
+def int8_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Batch]:
     """The batches of training rows that a step's calibration names, for the export `origin`. `recipe`: reads text as
     its network does."""
     from nlpctl.engines.parity import batches_of
@@ -349,5 +349,5 @@ def calibration_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Ba
     readers = task_rows(recipe.task, recipe.data)
     if not has_split(recipe.data, "train"):
         console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
-    examples = rows_to_calibrate(readers, None, encoder.tokenizer, wanted.rows, masked=task.masks_inputs)
+    examples = rows_for_int8(readers, None, encoder.tokenizer, wanted.rows, masked=task.masks_inputs)
     yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)

@@ -53,7 +53,7 @@ def require_rows(rows: TaskRows, file: Path) -> None:
         raise UserError("no row is usable", where=str(file), hint=hint)
 
 
-def rows_to_calibrate(
+def rows_for_int8(
     rows: TaskRows, file: Path | None, tokenizer: Any, count: int | None, *, masked: bool
 ) -> tuple[Any, ...]:
     """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all

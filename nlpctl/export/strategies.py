@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.extras import is_installed, require_onnx
-from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
+from nlpctl.graphs.ptq_settings import PtqSettings
 from nlpctl.layout import CANDIDATES, EXPORTS, NETWORKS
 from nlpctl.models.export_folder import Graph
 
@@ -558,12 +558,12 @@ class Ptq(CalibratedInt8):
     def write(self, context: GraphBuildContext) -> None:
         from nlpctl.graphs.ptq import quantize
 
-        calibration = PtqSettings()
+        settings = PtqSettings()
         compression = context.compression
         if compression is not None:  # activations have only one type, and the setting was checked before
             rows = compression.step.calibration
-            calibration = _settings(compression.recipe, None if rows is None else rows.algorithm, _SETTINGS)
-        quantize(context.fp32_graph("paddle"), context.folder / INT8_PREFIX, context.rows(), calibration)
+            settings = _settings(compression.recipe, None if rows is None else rows.algorithm, _SETTINGS)
+        quantize(context.fp32_graph("paddle"), context.folder / INT8_PREFIX, context.rows(), settings)
 
 
 def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> PtqSettings:

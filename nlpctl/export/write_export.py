@@ -14,7 +14,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
+from nlpctl.data.sample_rows import rows_for_int8, rows_to_compare
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.parity import Parity, batches_of
 from nlpctl.engines.samples import timing_batches
@@ -38,7 +38,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.versions import graph_versions
 
-CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
+INT8_ROWS, INT8_BATCH = 512, 32
 
 
 def write_export(
@@ -58,9 +58,9 @@ def write_export(
         console.warn("no readable row in dev, test or train: compared on synthetic text; @[data=FILE] gives real rows")
     parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
-    def calibration() -> Iterator[Batch]:
-        examples = rows_to_calibrate(readers, request.data, tokenizer, CALIBRATION_ROWS, masked=task.masks_inputs)
-        return batches_of(task, encoder, examples, CALIBRATION_BATCH)
+    def int8_batches() -> Iterator[Batch]:
+        examples = rows_for_int8(readers, request.data, tokenizer, INT8_ROWS, masked=task.masks_inputs)
+        return batches_of(task, encoder, examples, INT8_BATCH)
 
     # What is read beside the graphs, and the graphs.
     batch = parity.cases[0].batch
@@ -69,7 +69,7 @@ def write_export(
         save_description(folder, tokenizer, card)
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
-        outputs, refused = write_graphs(folder, network, batch, task.output_names, request, calibration)
+        outputs, refused = write_graphs(folder, network, batch, task.output_names, request, int8_batches)
     model_folder = resolve_source(source).folder
     manifest = ExportManifest(
         task=recipe.task,
@@ -115,11 +115,11 @@ def write_graphs(
     batch: Batch,
     output_names: Sequence[str],
     request: ExportRequest,
-    calibration: Callable[[], Iterable[Batch]],
+    int8_batches: Callable[[], Iterable[Batch]],
 ) -> tuple[tuple[TensorSpec, ...], list[RefusedGraph]]:
     """Write the requested graphs for batches like `batch`; returns their outputs and the graphs that were left out.
 
-    `calibration` returns further batches, for int8. RunFailed if a graph fails that the export may not lack.
+    `int8_batches` returns further ones, of training rows. RunFailed if a graph fails that the export may not lack.
     """
     prefix, refused = folder / PREFIX, []
     outputs = write_paddle_graph(network, batch, output_names, prefix)  # ONNX is made from it
@@ -128,7 +128,7 @@ def write_graphs(
         write_onnx_gru(network, ids, output_names, folder / ONNX)
     elif "onnx" in request.formats:
         write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id, *request.onnx)
-    context = GraphBuildContext(folder, request.fp32(), folder, calibration)
+    context = GraphBuildContext(folder, request.fp32(), folder, int8_batches)
     jobs: list[tuple[Graph, Callable[[], object]]] = [
         (graph, functools.partial(write_fp16, folder / ONNX, folder / ONNX_FP16)) for graph in request.fp16()
     ]

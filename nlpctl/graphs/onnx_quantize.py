@@ -27,7 +27,6 @@ from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.graphs import NO_PRODUCT
-from nlpctl.graphs.calibration import no_rows
 from nlpctl.graphs.onnx_graph import (
     drop_unused,
     name_nodes,
@@ -37,6 +36,7 @@ from nlpctl.graphs.onnx_graph import (
     shrink_embeddings,
     sum_residuals,
 )
+from nlpctl.graphs.ptq_settings import no_rows
 from nlpctl.graphs.smoothing import Columns, columns_of
 
 

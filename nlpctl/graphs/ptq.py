@@ -20,7 +20,6 @@ from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.formats.program import Operator, Program, ProgramVariable, read_program
 from nlpctl.graphs import NARROW, NO_PRODUCT
-from nlpctl.graphs.calibration import PtqSettings, no_rows
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights, write_onednn_program
 from nlpctl.graphs.program_edit import (
@@ -36,6 +35,7 @@ from nlpctl.graphs.program_edit import (
     static_world,
     write_parameters,
 )
+from nlpctl.graphs.ptq_settings import PtqSettings, no_rows
 from nlpctl.graphs.smoothing import Columns, columns_of
 from nlpctl.graphs.to_static import renamed_variables
 from nlpctl.upstream.kl_threshold import fast_kl
@@ -45,7 +45,7 @@ PRODUCTS = ("matmul", "matmul_v2", "mul")
 STANDARD = PtqSettings()
 
 
-def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSettings = STANDARD) -> tuple[str, ...]:
+def quantize(fp32: Path, out: Path, batches: Iterable[Batch], settings: PtqSettings = STANDARD) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams, the graph FP32.pdmodel in int8; returns the weights that became int8.
 
     Inputs and outputs keep their names. Batches may have more keys than the graph has inputs; 16 of 32 rows are
@@ -54,7 +54,7 @@ def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSe
     """
     with tempfile.TemporaryDirectory(prefix=".ptq-", dir=out.parent) as temporary:
         simulated = Path(temporary, "simulated")
-        simulate(fp32, simulated, batches, calibration)
+        simulate(fp32, simulated, batches, settings)
         weights = write_onednn_program(simulated, out)
     if not weights:
         raise _nothing_to_quantise(fp32)
@@ -71,30 +71,30 @@ def _nothing_to_quantise(fp32: Path) -> UserError:
     return UserError(f"nothing in this graph can be int8: {NO_PRODUCT}", str(fp32), "use it in fp32 or bf16")
 
 
-def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: PtqSettings = STANDARD) -> None:
+def simulate(fp32: Path, out: Path, batches: Iterable[Batch], settings: PtqSettings = STANDARD) -> None:
     """Write OUT.*, which simulates int8 in fp32; otherwise like `quantize`."""
-    calibration.check()
+    settings.check()
     program = read_program(graph_files(fp32)[0])
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
         raise no_rows()
     with tempfile.TemporaryDirectory(prefix=".smooth-", dir=out.parent) as temporary:
         try:
-            smooth = smooth_activations(fp32, Path(temporary, "smooth"), feeds, calibration)
+            smooth = smooth_activations(fp32, Path(temporary, "smooth"), feeds, settings)
             program = read_program(graph_files(smooth)[0])
             with static_world() as world:
-                _quantize(world, program, smooth, out, feeds, calibration)
+                _quantize(world, program, smooth, out, feeds, settings)
         except (RuntimeError, ValueError, IndexError, AssertionError) as error:
             message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
             raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
         _keep_output_names(read_program(graph_files(out)[0]), program)
-        if calibration.round_type == "adaround" or calibration.bias_correction:
-            wanted = {"adaround": calibration.round_type == "adaround", "bias_correction": calibration.bias_correction}
+        if settings.round_type == "adaround" or settings.bias_correction:
+            wanted = {"adaround": settings.round_type == "adaround", "bias_correction": settings.bias_correction}
             refine(smooth, program, out, feeds, **wanted)
 
 
 def _quantize(
-    world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], calibration: PtqSettings
+    world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], settings: PtqSettings
 ) -> None:
     with quiet_quantisers(), fast_kl():
         ptq = PostTrainingQuantization(
@@ -108,11 +108,11 @@ def _quantize(
                 _Batches(feeds), batch_size=None, collate_fn=lambda batch: batch, return_list=True
             ),
             batch_nums=len(feeds),
-            algo=calibration.algo,
+            algo=settings.algo,
             quantizable_op_type=list(PRODUCTS),
-            weight_quantize_type=calibration.weight_quantize_type,
+            weight_quantize_type=settings.weight_quantize_type,
             onnx_format=True,
-            skip_tensor_list=[*calibration.skip, *_in_32_bits(program)],
+            skip_tensor_list=[*settings.skip, *_in_32_bits(program)],
         )
         ptq.quant_config = ProductsOnly(PRODUCTS)
         ptq.quantize()
@@ -160,15 +160,15 @@ def _keep_output_names(written: Program, program: Program) -> None:
 # -- outlier columns of what products read, divided (smoothing.py) ----------------------------------------------------
 
 
-def smooth_activations(fp32: Path, out: Path, feeds: Sequence[Batch], calibration: PtqSettings = STANDARD) -> Path:
+def smooth_activations(fp32: Path, out: Path, feeds: Sequence[Batch], settings: PtqSettings = STANDARD) -> Path:
     """Write OUT.*, FP32.* with the outlier columns of what products read divided, and the rows of their weights
     multiplied; it computes the same. Returns `out`, or `fp32` where nothing is divided."""
     desc, arrays = read_parameters(fp32)
     program, block = read_program(graph_files(fp32)[0]), desc.blocks[0]
-    weights = _weights_by_activation(program, arrays, calibration.skip)
+    weights = _weights_by_activation(program, arrays, settings.skip)
     widths = {name: len(arrays[met[0]]) for name, met in weights.items()}
     columns = _measure_columns(fp32, feeds, widths) if widths else {}
-    per_column = calibration.weight_quantize_type != "abs_max"
+    per_column = settings.weight_quantize_type != "abs_max"
     divisors = {}
     for name, each in columns.items():
         met = [arrays[weight] for weight in weights[name]]

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nlpctl.graphs.calibration import PtqSettings
 from nlpctl.graphs.int8_program import Int8Weight, int8_weights
 from nlpctl.graphs.program_edit import read_parameters
 from nlpctl.graphs.ptq import Inputs, mean_error, quantize, rounded, simulate, spread_as
+from nlpctl.graphs.ptq_settings import PtqSettings
 
 DRAW = np.random.default_rng(0)
 ORIGINAL = DRAW.normal(size=(96, 5)).astype(np.float32)

@@ -13,7 +13,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress.plan import check_plan, make_plan, static_model, write_plan
-from nlpctl.compress.steps import StepExecutor, calibration_batches
+from nlpctl.compress.steps import StepExecutor, int8_batches
 from nlpctl.compress.strategies import FP32_EXPORT
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
@@ -70,7 +70,7 @@ def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp
     assert check.agreement > 0.8 and check.difference > 0
     assert sums(exported) == before
     everything = dataclasses.replace(step, calibration=CalibrationRows(None, 4, None))
-    batches = calibration_batches(everything, given(run, exported), tmp_path / "exports" / "original")
+    batches = int8_batches(everything, given(run, exported), tmp_path / "exports" / "original")
     rows = Path(run.data.train[0]).read_text(encoding="utf-8").splitlines()
     assert sum(len(batch["input_ids"]) for batch in batches) == len(rows)
 

@@ -1,4 +1,4 @@
-"""The calibration settings of int8 graphs, with the names of PaddleNLP's CompressionArguments."""
+"""The settings of post-training quantisation, with the names of PaddleNLP's CompressionArguments."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.graphs.calibration import ALGORITHMS, PtqSettings
 from nlpctl.graphs.program_edit import read_parameters
 from nlpctl.graphs.ptq import quantize
+from nlpctl.graphs.ptq_settings import ALGORITHMS, PtqSettings
 
 REFUSED = [
     ({"algo": "min_max"}, "compression.algo_list", "quantises nothing"),
