@@ -173,10 +173,10 @@ def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, A
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.engines.choice import open_choice, runnable_here
     from nlpctl.engines.parity import Parity
-    from nlpctl.engines.samples import read_description
+    from nlpctl.engines.samples import task_and_encoder
 
     recipe, manifest, setup = recipe_for_export(bench.recipe, folder), read_manifest(folder), bench.setup
-    task, encoder = read_description(folder, recipe)
+    task, encoder = task_and_encoder(folder, recipe)
     rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.masks_inputs)
     parity = Parity(task, encoder, rows.examples, own_kernels(simulated))
     (choice,) = runnable_here(manifest, setup)

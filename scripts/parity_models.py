@@ -18,7 +18,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import raise_failure
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.runtime.process import set_up_process
 
 TRAINING_ROWS, DEV_ROWS = 600, 256
@@ -138,8 +138,8 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     paddle.seed(1)
     # not the task's own build_model: few-shot classification refuses a network that cannot predict words yet
     model = load_to_train(recipe.model, task_class.head(recipe), data.labels.names, vocabulary_texts=data.texts)
-    card = make_card(recipe, model.labels)
-    save_model_folder(where, model.network, model.tokenizer, card)
+    description = make_description(recipe, model.labels)
+    save_model_folder(where, model.network, model.tokenizer, description)
     (recipe.run_dir / "checkpoints").mkdir()
     (recipe.run_dir / "recipe.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
     recipe = load_recipe(recipe.run_dir, (), "apply")
@@ -147,7 +147,7 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     encoder = build_encoder(model.tokenizer)
     rate, examples = OWN_RATE if architecture in OWN else kind.rate, list(data.training_examples())
     _train(make_task(recipe, data.labels), model.network, encoder, examples, kind.steps, rate)
-    save_model_folder(where, model.network, model.tokenizer, card)
+    save_model_folder(where, model.network, model.tokenizer, description)
     return recipe
 
 

@@ -56,7 +56,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
 
     UserError if its inputs or outputs are not those of the task's network.
     """
-    from nlpctl.engines.samples import read_description, sample_batches
+    from nlpctl.engines.samples import sample_batches, task_and_encoder
     from nlpctl.formats.program import read_program
     from nlpctl.graphs.to_static import input_specs, name_outputs
 
@@ -69,7 +69,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
             shutil.copyfile(path, folder / path.name)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
-    task, own = read_description(folder, recipe)[0], recipe_of(folder)
+    task, own = task_and_encoder(folder, recipe)[0], recipe_of(folder)
     program = read_program(folder / f"{PREFIX}{PROGRAM}")
     feeds, fetches = program.feeds, program.fetches
     batch = sample_batches(folder, own, 1, 1)[0]

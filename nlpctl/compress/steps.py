@@ -324,11 +324,11 @@ class StepExecutor:
         if export not in self._parities:
             from nlpctl.engines.choice import open_choice, runnable_here
             from nlpctl.engines.parity import LARGEST_BATCH, Parity
-            from nlpctl.engines.samples import read_description
+            from nlpctl.engines.samples import task_and_encoder
 
             folder, setup = self.output / export, self.setup
             manifest = read_manifest(folder)
-            task, encoder = read_description(folder, recipe)
+            task, encoder = task_and_encoder(folder, recipe)
             readers = task_rows(recipe.task, recipe.data)
             rows = rows_to_compare(readers, None, encoder.tokenizer, ROWS, masked=task.masks_inputs)
             choice = next(each for each in runnable_here(manifest, setup) if each.precision == "fp32")
@@ -341,11 +341,11 @@ def int8_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Batch]:
     """The batches of training rows that a step's calibration names, for the export `origin`. `recipe`: reads text as
     its network does."""
     from nlpctl.engines.parity import batches_of
-    from nlpctl.engines.samples import read_description
+    from nlpctl.engines.samples import task_and_encoder
 
     wanted = step.calibration
     assert wanted is not None
-    task, encoder = read_description(origin, recipe)
+    task, encoder = task_and_encoder(origin, recipe)
     readers = task_rows(recipe.task, recipe.data)
     if not has_split(recipe.data, "train"):
         console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")

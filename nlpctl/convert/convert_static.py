@@ -104,8 +104,8 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
                 "compare @[plan] with the program, and correct the map or @[to]",
             )
             raise ConversionFailed(report, [problem])
-        card = write_folder(output, conversion, report)
-    task = card.task if card is not None and card.trained else None
+        description = write_folder(output, conversion, report)
+    task = description.task if description is not None and description.trained else None
     return Converted(report, output, task, conversion.target.tokenizer is not None)
 
 
@@ -200,8 +200,10 @@ def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) ->
         if not target.head.labelled:
             raise UserError("this network has no labels", "@[labels]", "leave it out, or name another @[class]")
         names = tuple(LabelSet.from_file(labels).names)
-        card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None, calibration=None)
-        target = dataclasses.replace(target, labels=names, labels_known=True, card=card)
+        description = target.description and dataclasses.replace(
+            target.description, labels=names, thresholds=None, calibration=None
+        )
+        target = dataclasses.replace(target, labels=names, labels_known=True, description=description)
     if vocabulary is not None:
         target = dataclasses.replace(target, tokenizer=tokenizer_from(vocabulary, target.family))
     return target

@@ -33,7 +33,7 @@ from nlpctl.errors import UserError
 from nlpctl.formats.program import static_mode
 from nlpctl.models.crf import with_crf
 from nlpctl.models.families import Head, family_by_type
-from nlpctl.models.folder import make_card
+from nlpctl.models.folder import make_description
 from nlpctl.models.networks.common import INITIAL_RANGE
 from nlpctl.models.viterbi import viterbi
 from nlpctl.models.weights import to_float32
@@ -112,9 +112,9 @@ def lexical_analyser(
         "reset_gate": "before",
         "pad_token_id": tokenizer.pad_token_id,
     }
-    card = make_card(recipe_of_values(_RECIPE), tags)
+    description = make_description(recipe_of_values(_RECIPE), tags)
     head, family = Head("TokenClassification", adapt=with_crf), family_by_type("bigru", str(source))
-    return LexicalAnalyser(Target(NAME, family, head, config, tags, True, tokenizer, card), stand_ins)
+    return LexicalAnalyser(Target(NAME, family, head, config, tags, True, tokenizer, description), stand_ins)
 
 
 def bare_arrays(variables: Mapping[str, StaticVariable]) -> dict[str, np.ndarray]:

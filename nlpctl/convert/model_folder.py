@@ -13,7 +13,7 @@ from nlpctl.convert.report import ConversionReport, markdown
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
 from nlpctl.layout import CONVERSION
 from nlpctl.models.crf import CRF_SUFFIX
-from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.folder import ModelDescription, make_description, save_model_folder
 from nlpctl.models.model_manifest import write_model_sums
 from nlpctl.models.network import max_positions
 
@@ -21,13 +21,13 @@ REPORT_JSON, REPORT_PAGE = CONVERSION
 _MAX_SEQ_LENGTH = 128
 
 
-def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:
-    """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
-    card = card_of(conversion)
+def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelDescription | None:
+    """Write the folder, whole or not at all. Returns its description; None: it is a plain folder of PaddleNLP."""
+    description = description_of(conversion)
     tokenizer = conversion.target.tokenizer
     with writing(output, "name another place: @[output]"), staged_dir(output) as folder:
-        if card is not None:
-            save_model_folder(folder, conversion.network, tokenizer, card)
+        if description is not None:
+            save_model_folder(folder, conversion.network, tokenizer, description)
         else:
             conversion.network.save_pretrained(str(folder))
             if tokenizer is not None:
@@ -35,18 +35,18 @@ def write_folder(output: Path, conversion: Conversion, report: ConversionReport)
             write_model_sums(folder)
         write_json_atomic(folder / REPORT_JSON, report.to_json())
         write_text_atomic(folder / REPORT_PAGE, markdown(report))
-    return card
+    return description
 
 
-def card_of(conversion: Conversion) -> ModelCard | None:
-    """The card (labels.json, task.json) of the result; None if no known task fits, or its labels have no names.
+def description_of(conversion: Conversion) -> ModelDescription | None:
+    """The description (labels.json, task.json) of the result; None if no known task fits, or its labels have no names.
 
     A head that is new, even in part, was not trained.
     """
     target = conversion.target
     head = {each.name for each in conversion.fresh if not each.name.startswith(f"{target.family.prefix}.")}
-    if target.card is not None:
-        return dataclasses.replace(target.card, trained=target.card.trained and not head)
+    if target.description is not None:
+        return dataclasses.replace(target.description, trained=target.description.trained and not head)
     task = next((task for task in known_tasks() if task.network_class == target.head.name), None)
     if task is None or target.tokenizer is None:
         return None
@@ -60,4 +60,4 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     values: dict[str, Any] = {"task": task.name, "data": {"max_seq_length": length}}
     if is_crf:
         values["model"] = {"head": "crf"}
-    return dataclasses.replace(make_card(recipe_of_values(values), target.labels), trained=not head)
+    return dataclasses.replace(make_description(recipe_of_values(values), target.labels), trained=not head)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from nlpctl.files import read_json
 from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.crf import CRF_SUFFIX, with_crf
 from nlpctl.models.families import OWN, Family, Head, family_of_config, family_of_hub_name, known_hub_names
-from nlpctl.models.folder import COPIED, ModelCard, read_card
+from nlpctl.models.folder import COPIED, ModelDescription, read_description
 from nlpctl.models.head_labels import are_names, config_labels, numbered
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.source import VOCABULARY_FILES, read_config, resolve_source, weights_file
@@ -39,7 +39,7 @@ class Target:
     """A network to be built, and what of a model folder is known next to it.
 
     `labels`: empty where the head has none; `labels_known`: False where only their number is, or not even that.
-    `card`: of a model folder of nlpctl.
+    `description`: of a model folder of nlpctl.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Target:
     labels: tuple[str, ...]
     labels_known: bool
     tokenizer: Any | None
-    card: ModelCard | None = None
+    description: ModelDescription | None = None
 
     @property
     def where(self) -> str:
@@ -142,11 +142,11 @@ def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None
     tokenizer = load_tokenizer(folder, family) if has_vocabulary else None
     if class_name is not None or own is None:
         return _of_config(to, values, class_name, tokenizer)
-    card = read_card(folder)
+    description = read_description(folder)
     files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
-    card = ModelCard(card.task, card.labels, card.recipe, card.thresholds, card.trained, files)
-    head = task_class(card.task).class_for(own).head(own)
-    return Target(to, family, head, values, card.labels if head.labelled else (), True, tokenizer, card)
+    description = replace(description, files=files, calibration=None)
+    head = task_class(description.task).class_for(own).head(own)
+    return Target(to, family, head, values, description.labels if head.labelled else (), True, tokenizer, description)
 
 
 def _model_folder(to: str, path: Path) -> Path:

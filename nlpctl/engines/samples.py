@@ -14,18 +14,18 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_compare
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.models.folder import read_trained_card
+from nlpctl.models.folder import read_trained_description
 from nlpctl.models.tokenizer import export_tokenizer
 from nlpctl.tasks.base import Task, trained_task
 
 TIMED_ROWS, MOST_BATCHES = 128, 16  # for timing: rows, and batches of each size
 
 
-def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
+def task_and_encoder(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     """The task and the text encoder of an export. UserError if a file is damaged."""
-    card = read_trained_card(folder)
+    description = read_trained_description(folder)
     tokenizer = export_tokenizer(folder)
-    task = trained_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
+    task = trained_task(recipe, LabelSet(description.labels), description.thresholds, description.calibration)
     return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer))
 
 
@@ -34,7 +34,7 @@ def synthetic_rows(folder: Path, own: Recipe, rows: int) -> tuple[Task, TextEnco
 
     `own`: the recipe of the export in `folder`. It names no data; otherwise rows of that data would be used.
     """
-    task, encoder = read_description(folder, own)
+    task, encoder = task_and_encoder(folder, own)
     drawn = rows_to_compare(task_rows(own.task, own.data), None, encoder.tokenizer, rows, masked=task.masks_inputs)
     return task, encoder, drawn.examples
 

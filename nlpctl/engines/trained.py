@@ -19,7 +19,7 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.auto import OpenedEngine, RowCount, open_predictor
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.pipeline import FeatureIndex, chunk_of, chunks, evaluation_pipeline
-from nlpctl.engines.samples import read_description
+from nlpctl.engines.samples import task_and_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
@@ -94,7 +94,7 @@ def open_export(
     """
     manifest = read_checked_manifest(folder)
     check_export(recipe, manifest)
-    task, encoder = read_description(folder, recipe)
+    task, encoder = task_and_encoder(folder, recipe)
     opened = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own, rows)
     predictor = opened.predictor
     console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")

@@ -25,7 +25,7 @@ from nlpctl.inference.named_model import named_model
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import MEMBER_RUNS, warn_of_seen_rows
 from nlpctl.layout import is_run, is_series, real_path
-from nlpctl.models.folder import ModelCard, read_trained_card, save_model_folder
+from nlpctl.models.folder import ModelDescription, read_trained_description, save_model_folder
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
 from nlpctl.runs.report import write_report
@@ -56,12 +56,12 @@ class Ensemble:
 
 @dataclass(frozen=True)
 class _Part:
-    """A trained model: its name, recipe, folder and card."""
+    """A trained model: its name, recipe, folder and description."""
 
     name: str
     recipe: Recipe
     folder: Path
-    card: ModelCard
+    description: ModelDescription
 
 
 def ensemble(
@@ -109,9 +109,9 @@ def ensemble(
     begin_run(recipe, run, TrainOptions(overwrite=overwrite, command=command), facts, data)
     with run.recorded():
         # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
-        card = replace(parts[0].card, thresholds=None, calibration=None)
+        description = replace(parts[0].description, thresholds=None, calibration=None)
         with staged_dir(run.model) as staged:
-            save_model_folder(staged, network, tokenizer, card)
+            save_model_folder(staged, network, tokenizer, description)
         metrics = _score(run, recipe, data, runs)
         write_json_atomic(run.metrics_file, metrics)
     write_report(run.path)
@@ -141,30 +141,33 @@ def _part(name: str, given: Sequence[Override]) -> _Part:
         raise UserError("this is no model that nlpctl trained, or an export of one", name, hint)
     if recipe.model.network is not None:
         raise UserError("networks of a class of your own cannot be joined", name, "leave this model out")
-    return _Part(name, recipe, source.folder, read_trained_card(source.folder))
+    return _Part(name, recipe, source.folder, read_trained_description(source.folder))
 
 
 def _refuse_unlike(parts: Sequence[_Part]) -> None:
     """UserError if the models do not answer the same question in the same terms."""
     first = parts[0]
     for other in parts[1:]:
-        if other.card.task != first.card.task:
-            message = f"this model is of {other.card.task}, and {first.name} of {first.card.task}"
+        if other.description.task != first.description.task:
+            message = f"this model is of {other.description.task}, and {first.name} of {first.description.task}"
             raise UserError(message, other.name, "name models of one task")
-        if other.card.labels != first.card.labels:
-            message = f"its labels are {listed(other.card.labels)}; those of {first.name} {listed(first.card.labels)}"
+        if other.description.labels != first.description.labels:
+            theirs = listed(first.description.labels)
+            message = f"its labels are {listed(other.description.labels)}; those of {first.name} {theirs}"
             raise UserError(message, other.name, "train with the same data.labels, in the same order")
-        unlike = [key for key in _values(first.card) if _values(other.card).get(key) != _values(first.card)[key]]
+        own, wanted = _values(other.description), _values(first.description)
+        unlike = [key for key in wanted if own.get(key) != wanted[key]]
         if unlike:
             key = unlike[0]
-            values = f"{_values(other.card).get(key)!r}, not {_values(first.card)[key]!r} as {first.name} has"
+            values = f"{own.get(key)!r}, not {wanted[key]!r} as {first.name} has"
             raise UserError(f"its {key} is {values}", other.name, "train models that read and answer alike")
 
 
-def _values(card: ModelCard) -> dict[str, Any]:
-    """What a card says of reading and answering, by dotted key, and the SHA-256 of the files beside it."""
-    said = {f"{section}.{name}": value for section, values in card.recipe.items() for name, value in values.items()}
-    return {**said, **{name: sha256_of(Path(path)) for name, path in card.files.items()}}
+def _values(description: ModelDescription) -> dict[str, Any]:
+    """What a description says of reading and answering, by dotted key, and the SHA-256 of the files beside it."""
+    sections = description.recipe.items()
+    said = {f"{section}.{name}": value for section, values in sections for name, value in values.items()}
+    return {**said, **{name: sha256_of(Path(path)) for name, path in description.files.items()}}
 
 
 def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path, given: Sequence[Override]) -> Recipe:

@@ -32,7 +32,7 @@ from nlpctl.graphs.onnx import is_own_onnx, write_fp16, write_onnx_graph, write_
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
 from nlpctl.models.calibration import write_calibration
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec, write_manifest
-from nlpctl.models.folder import make_card, save_description
+from nlpctl.models.folder import make_description, save_description
 from nlpctl.models.model_manifest import weights_sum
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.process import ProcessSetup
@@ -64,9 +64,9 @@ def write_export(
 
     # What is read beside the graphs, and the graphs.
     batch = parity.cases[0].batch
-    card = make_card(recipe, task.labels.names, task.thresholds, task.calibration)
+    description = make_description(recipe, task.labels.names, task.thresholds, task.calibration)
     with writing(final, ELSEWHERE):
-        save_description(folder, tokenizer, card)
+        save_description(folder, tokenizer, description)
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
         outputs, refused = write_graphs(folder, network, batch, task.output_names, request, int8_batches)

@@ -68,13 +68,13 @@ def make_ready(entry: ReadyModel, folder: Path) -> None:
     values = {"task": entry.task, "model": {"name_or_path": entry.source}, "data": dict(entry.data)}
     recipe = load_recipe({**values, "runtime": {"device": "cpu"}}, (), "apply")
     set_up_process(recipe)
-    from nlpctl.models.folder import make_card, save_model_folder
+    from nlpctl.models.folder import make_description, save_model_folder
     from nlpctl.models.load import load_trained
     from nlpctl.tasks.base import task_class
 
     loaded = load_trained(entry.source, task_class(entry.task).head(recipe), labels_of_head=entry.labels)
     with staged_dir(folder) as staged:
-        save_model_folder(staged, loaded.network, loaded.tokenizer, make_card(recipe, loaded.labels))
+        save_model_folder(staged, loaded.network, loaded.tokenizer, make_description(recipe, loaded.labels))
 
 
 def main() -> int:

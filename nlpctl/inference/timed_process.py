@@ -255,13 +255,13 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
 
 def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.engines.choice import open_choice
-    from nlpctl.engines.samples import read_description
+    from nlpctl.engines.samples import task_and_encoder
     from nlpctl.engines.trained import TrainedModel, open_network
 
     if candidate.choice is None:
         return open_network(candidate.recipe, setup, candidate.source)
     recipe, folder = candidate.recipe, Path(candidate.source)
-    task, encoder = read_description(folder, recipe)
+    task, encoder = task_and_encoder(folder, recipe)
     tensorrt = recipe_of(folder) if recipe.inference.tensorrt else None
     predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
     if task.calibration is not None:

@@ -57,12 +57,12 @@ def _own_pooling(model: ModelSection) -> Any:
     folder = None if model.name_or_path is None else resolve_source(model.name_or_path).folder
     if folder is None:
         return None
-    card = TaskFile.load_if_exists(folder / TASK)
-    if card is None:
+    task_file = TaskFile.load_if_exists(folder / TASK)
+    if task_file is None:
         made = read_sentence_folder(folder)
         return None if made is None else made.pooling
-    info = find_task(card.task)
-    return card.sections.get("retrieval", {}).get("pooling") if info is not None and info.vectors else None
+    info = find_task(task_file.task)
+    return task_file.sections.get("retrieval", {}).get("pooling") if info is not None and info.vectors else None
 
 
 def _language_head(model: ModelSection) -> tuple[bool, str]:

@@ -10,7 +10,7 @@ from nlpctl.data.rows.labels import given_labels
 from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
-from nlpctl.models.folder import read_trained_card
+from nlpctl.models.folder import read_trained_description
 from nlpctl.models.head_labels import check_given_labels
 from nlpctl.models.model_manifest import check_model_sums, parts_of
 from nlpctl.models.source import ModelSource, resolve_source
@@ -55,7 +55,7 @@ def _checked(name_or_path: str, recipe: Recipe) -> str:
     if source.folder is not None and source.kind in ("nlpctl", "export"):
         if source.kind == "export":
             read_manifest(source.folder)
-        _check_labels(recipe, read_trained_card(source.folder).labels)
+        _check_labels(recipe, read_trained_description(source.folder).labels)
     elif source.folder is not None:
         check_given_labels(recipe, source.folder)
     check_edits(source, recipe)

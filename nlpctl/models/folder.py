@@ -36,7 +36,7 @@ _AGAIN = "copy the model folder again"
 
 
 @dataclass(frozen=True)
-class ModelCard:
+class ModelDescription:
     """labels.json and task.json: the model's task and labels, and its text encoding.
 
     `recipe`: the values of `kept_keys` by section, JSON-ready. `thresholds`: one per label, where the task tunes some.
@@ -78,22 +78,22 @@ class LabelsFile(Document):
                 raise ValueError(f"the threshold of {json.dumps(label, ensure_ascii=False)} is not between 0 and 1")
 
 
-def make_card(
+def make_description(
     recipe: Recipe,
     labels: tuple[str, ...],
     thresholds: tuple[float, ...] | None = None,
     calibration: Calibration | None = None,
-) -> ModelCard:
-    """The card of a model trained as `recipe` says."""
+) -> ModelDescription:
+    """The description of a model trained as `recipe` says."""
     kept = kept_values(recipe)
     files = {}
     for section, name, copied in COPIED:
         path = kept[section][name]
         if path is not None:
-            # The card names the copy by its bare file name; config/ reads it relative to the folder.
+            # The description names the copy by its bare file name; config/ reads it relative to the folder.
             kept[section][name] = copied
             files[copied] = path
-    return ModelCard(recipe.task, tuple(labels), kept, thresholds, files=files, calibration=calibration)
+    return ModelDescription(recipe.task, tuple(labels), kept, thresholds, files=files, calibration=calibration)
 
 
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -107,24 +107,25 @@ def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
     return kept
 
 
-def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCard) -> None:
+def save_model_folder(folder: Path, network: Any, tokenizer: Any, description: ModelDescription) -> None:
     """Write everything into `folder`. Call it inside `staged_dir`, so that the folder is whole or absent."""
     folder.mkdir(parents=True, exist_ok=True)
     # Description and manifest after the network: a folder with a manifest is complete.
     network.save_pretrained(str(folder))
-    save_description(folder, tokenizer, card)
+    save_description(folder, tokenizer, description)
     write_model_sums(folder)
 
 
-def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
-    """Write what a model folder or an export holds next to its network and config: the tokenizer and the card."""
+def save_description(folder: Path, tokenizer: Any, description: ModelDescription) -> None:
+    """Write what a model folder or an export holds next to its network and config: its tokenizer and description."""
     tokenizer.save_pretrained(str(folder))
-    for name, path in card.files.items():
+    for name, path in description.files.items():
         shutil.copyfile(path, folder / name)
-    write_labels(folder, card.labels, card.thresholds)
-    if card.calibration is not None:
-        write_calibration(folder, card.calibration)
-    TaskFile.from_json({"task": card.task, "trained": card.trained, **card.recipe}).save(folder / TASK)
+    write_labels(folder, description.labels, description.thresholds)
+    if description.calibration is not None:
+        write_calibration(folder, description.calibration)
+    told = {"task": description.task, "trained": description.trained, **description.recipe}
+    TaskFile.from_json(told).save(folder / TASK)
 
 
 def write_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
@@ -144,7 +145,7 @@ def calibrate_model(folder: Path, calibration: Calibration) -> None:
         write_calibration(folder, calibration)
 
 
-def read_card(folder: Path) -> ModelCard:
+def read_description(folder: Path) -> ModelDescription:
     """Read labels.json, task.json and, if there is one, calibration.json.
 
     Raises UserError when one is missing, damaged or from a newer nlpctl.
@@ -160,19 +161,19 @@ def read_card(folder: Path) -> ModelCard:
     _compare_names(folder, labels)
     named = [name for section, key, name in COPIED if sections.get(section, {}).get(key) is not None]
     files = {name: str(folder / name) for name in named}
-    return ModelCard(task.task, labels, sections, thresholds, task.trained, files, read_calibration(folder))
+    return ModelDescription(task.task, labels, sections, thresholds, task.trained, files, read_calibration(folder))
 
 
-def read_trained_card(folder: Path) -> ModelCard:
-    """`read_card` of a model that can answer. Raises UserError when its task head was never trained."""
-    card = read_card(folder)
-    if not card.trained:
+def read_trained_description(folder: Path) -> ModelDescription:
+    """`read_description` of a model that can answer. Raises UserError when its task head was never trained."""
+    description = read_description(folder)
+    if not description.trained:
         raise untrained(str(folder))
     count = _label_count(read_config(folder))
-    if card.labels and count not in (None, len(card.labels)):
-        message = f"names {len(card.labels)} labels, but the network was trained on {count}"
+    if description.labels and count not in (None, len(description.labels)):
+        message = f"names {len(description.labels)} labels, but the network was trained on {count}"
         raise UserError(message, where=str(folder / LABELS), hint=_AGAIN)
-    return card
+    return description
 
 
 def _compare_names(folder: Path, labels: tuple[str, ...]) -> None:

@@ -36,7 +36,7 @@ from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import KEY as TAG_MAP
 from nlpctl.models.extend import Extension, extend_head, learnt_tags
 from nlpctl.models.families import Family, Head, family_of_config
-from nlpctl.models.folder import read_card, read_trained_card, untrained
+from nlpctl.models.folder import read_description, read_trained_description, untrained
 from nlpctl.models.head_labels import (
     NAME_THEM,
     are_names,
@@ -190,7 +190,7 @@ def load_trained(
     if labels_of_head:
         parts = replace(parts, labels=tuple(labels_of_head))
     if source.kind == "nlpctl" and source.folder is not None:
-        read_trained_card(source.folder)
+        read_trained_description(source.folder)
     if head.labelled and not parts.labels:
         raise untrained(str(name_or_path))
     if head.adapt is None and source.kind != "nlpctl" and not _same_kind(source, parts, head):
@@ -435,9 +435,10 @@ def _parts(
         message = f"{folder / 'config.json'} names code (auto_map), which is never run: the network is read as"
         console.warn(f"{message} {family.name}, which is right only if that code computes the same")
     if source.kind == "nlpctl":
-        card = read_card(folder)
+        description = read_description(folder)
         return _Parts(
-            family, config, weights, load_tokenizer(folder, family), card.labels, card.thresholds, card.calibration
+            family, config, weights, load_tokenizer(folder, family),
+            description.labels, description.thresholds, description.calibration,
         )
     if head.name == "SequenceClassification":
         read_cross_encoder(folder, config)  # of a recipe that names the folder, which nothing has asked before

@@ -199,14 +199,14 @@ def _of_export(
 ) -> tuple[Calibration, dict[str, Any]]:
     """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
     from nlpctl.engines.choice import open_choice, runnable_here
-    from nlpctl.engines.samples import read_description
+    from nlpctl.engines.samples import task_and_encoder
     from nlpctl.engines.speeds import reason_of
     from nlpctl.engines.trained import TrainedModel
     from nlpctl.tasks.calibration import calibrated, recalibrated
     from nlpctl.tasks.intervals import full_report
 
     recipe, manifest = recipe_for_export(recipe, folder), read_checked_manifest(folder)
-    task, encoder = read_description(folder, recipe)
+    task, encoder = task_and_encoder(folder, recipe)
     if not task.graph_scores:
         raise UserError(f"a graph of {recipe.task} gives predictions that cannot be scored", str(folder))
     size = recipe.training.per_device_eval_batch_size

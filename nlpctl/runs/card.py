@@ -35,7 +35,7 @@ from nlpctl.layout import (
     real_path,
 )
 from nlpctl.models.export_folder import ExportManifest, read_manifest, way_name
-from nlpctl.models.folder import read_labels, read_trained_card
+from nlpctl.models.folder import read_labels, read_trained_description
 from nlpctl.models.model_manifest import weights_sum
 from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
@@ -578,8 +578,8 @@ def _of_model(source: Path, name: str) -> CardFacts:
     folder = real_path(source)
     if folder.name == MODEL and is_run(folder.parent):
         return _of_run(folder.parent, folder.parent.name)
-    card = read_trained_card(folder)
-    return CardFacts(name, recipe_of(folder), card.labels, card.thresholds)
+    description = read_trained_description(folder)
+    return CardFacts(name, recipe_of(folder), description.labels, description.thresholds)
 
 
 def _of_export(source: Path, name: str) -> CardFacts:

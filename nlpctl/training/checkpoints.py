@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import paddle
     from paddlenlp.trainer.trainer_callback import TrainerState
 
-    from nlpctl.models.folder import ModelCard
+    from nlpctl.models.folder import ModelDescription
     from nlpctl.models.load import LoadedModel
 
 # The files of a checkpoint besides the model folder. The first four names are PaddleNLP's.
@@ -156,7 +156,7 @@ def save_checkpoint(
     checkpoints: Path,
     state: TrainerState,
     model: LoadedModel,
-    card: ModelCard,
+    description: ModelDescription,
     optimizer_state: Mapping[str, Any] | None,
     scheduler: paddle.optimizer.lr.LRScheduler | None,
     scaler: paddle.amp.GradScaler | None,
@@ -174,7 +174,7 @@ def save_checkpoint(
     final = checkpoint_path(checkpoints, state.global_step)
     # A killed process leaves a staged folder, never half a checkpoint under its final name.
     with staged_dir(final) as folder:
-        save_model_folder(folder, model.network, model.tokenizer, card)
+        save_model_folder(folder, model.network, model.tokenizer, description)
         if optimizer_state is not None and scheduler is not None:
             paddle.save(optimizer_state, str(folder / OPTIMIZER))
             paddle.save(scheduler.state_dict(), str(folder / SCHEDULER))
@@ -412,7 +412,7 @@ def read_reached(checkpoint: Path) -> set[str]:
 
 
 def keep_best_model(
-    recipe: Recipe, run: RunDirectory, model: LoadedModel, card: ModelCard, state: TrainerState
+    recipe: Recipe, run: RunDirectory, model: LoadedModel, description: ModelDescription, state: TrainerState
 ) -> None:
     """Write run.model: the files of the best checkpoint if one was chosen, otherwise the current network."""
     from nlpctl.models.folder import save_model_folder
@@ -421,7 +421,7 @@ def keep_best_model(
     with staged_dir(run.model) as folder:
         if best is None:
             console.note(f"kept: the model of the last step, {state.global_step:,}")
-            save_model_folder(folder, model.network, model.tokenizer, card)
+            save_model_folder(folder, model.network, model.tokenizer, description)
             return
         checkpoint = run.checkpoints / Path(best).name
         metric = (recipe.training.metric_for_best_model or "loss").removeprefix("eval_")

@@ -195,7 +195,7 @@ def _fine_tune(
             _run_steps(trainer)
         trainer.fit_layers()
     if prepared.setup.rank == 0:
-        keep_best_model(prepared.recipe, run, prepared.model, trainer.card, trainer.state)
+        keep_best_model(prepared.recipe, run, prepared.model, trainer.description, trainer.state)
 
 
 def _run_steps(trainer: RecipeTrainer) -> None:

@@ -36,7 +36,7 @@ from nlpctl.data.sample_rows import spread
 from nlpctl.engines.pipeline import tokens_of_batches
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
-from nlpctl.models.folder import make_card
+from nlpctl.models.folder import make_description
 from nlpctl.models.parameters import named, trains
 from nlpctl.names import counted
 from nlpctl.runs.time_shares import EVALUATE, LOG, SAVE, TimeShares, is_sound, summary
@@ -132,7 +132,7 @@ class RecipeTrainer(Trainer):
         self.encoder = prepared.encoder
         self.directory = run
         self.checkpoint = checkpoint
-        self.card = make_card(recipe, task.labels.names)
+        self.description = make_description(recipe, task.labels.names)
         self.training_loss = loss or code.training_loss(task)
         self.fits_layers = loss is None  # another loss trains all of the network
         self.own_schedule = code.make_scheduler is not None  # or one that the user's optimizer comes with
@@ -629,7 +629,7 @@ class RecipeTrainer(Trainer):
                 checkpoints,
                 self.state,
                 self.loaded,
-                self.card,
+                self.description,
                 optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,

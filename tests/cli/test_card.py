@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard
 
 from nlpctl.config.load import load_recipe
 from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
-from nlpctl.models.folder import make_card
+from nlpctl.models.folder import make_description
 from nlpctl.models.model_manifest import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
 from nlpctl.report.language import LANGUAGES, in_language, say
@@ -185,7 +185,7 @@ def test_a_copied_export_knows_its_run_until_it_is_trained_again(nlpctl, run, tm
     export = tmp_path / "export"
     export.mkdir()
     recipe = load_recipe(run.recipe_file, purpose="apply")
-    told = {"format": 1, "task": recipe.task, "trained": True, **make_card(recipe, ()).recipe}
+    told = {"format": 1, "task": recipe.task, "trained": True, **make_description(recipe, ()).recipe}
     (export / "task.json").write_text(json.dumps(told))
     shutil.copy(run.model / "labels.json", export)
     graph = Graph("onnx", "fp32", ("labels.json",))

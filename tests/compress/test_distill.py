@@ -29,7 +29,7 @@ from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.pipeline import prediction_pipeline
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.inference.evaluate import evaluate
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train
 from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
@@ -170,7 +170,7 @@ def test_student_of_another_width_has_its_states_projected(tmp_path: Path, monke
     sizes = ScratchSection("bert", min_frequency=1, hidden_size=16, num_hidden_layers=1, intermediate_size=32)
     head = task_class(recipe.task).head(recipe)
     narrow = load_to_train(ModelSection(from_scratch=sizes), head, ("x", "y", "z"), vocabulary_texts=texts)
-    save_model_folder(tmp_path / "narrow", narrow.network, narrow.tokenizer, make_card(recipe, ("x", "y", "z")))
+    save_model_folder(tmp_path / "narrow", narrow.network, narrow.tokenizer, make_description(recipe, ("x", "y", "z")))
     section = DistillationSection(
         model=ModelSection(name_or_path=str(tmp_path / "narrow")), hidden=1.0, attention=1.0, relations=1.0
     )

@@ -17,7 +17,7 @@ from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.errors import Interrupted, UserError
-from nlpctl.models.folder import read_card
+from nlpctl.models.folder import read_description
 from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
@@ -69,7 +69,7 @@ def test_training_rows_are_answered_as_before(few_words, architecture):
     texts = [text for text, _ in ROWS]
     for one, other in zip(outputs(before, texts), outputs(after, texts), strict=True):
         assert one.tobytes() == other.tobytes()
-    assert read_card(run.model).labels == read_card(Path(source)).labels
+    assert read_description(run.model).labels == read_description(Path(source)).labels
     prune_vocabulary(recipe, "gone", run, set_up_process(recipe))  # it is there
 
 

@@ -20,7 +20,7 @@ from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
 from nlpctl.graphs.int8_program import write_onednn_program, write_simulated_graph
-from nlpctl.models.folder import read_card
+from nlpctl.models.folder import read_description
 from nlpctl.models.simulated_int8 import KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.models.source import read_config
 from nlpctl.runtime.process import set_up_process
@@ -65,7 +65,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     before = checksums(source)
     run = trained(recipe)
     assert checksums(source) == before and read_config(run.model)[KEY]["clipped"] is True
-    assert read_card(run.model).labels == read_card(source).labels
+    assert read_description(run.model).labels == read_description(source).labels
     result = export(recipe, str(source), ExportRequest())
     folder = recipe.run_dir / "candidate"
     folder.mkdir()

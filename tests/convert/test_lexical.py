@@ -46,8 +46,8 @@ def test_sizes_follow_from_shapes(folder: Path, prefix: str) -> None:
     found = variables(prefix)
     assert is_lexical(found)
     target = lexical_analyser(found, folder / "params", None).target
-    assert target.labels == tuple(TAGS) and target.card.task == "lexical_analysis" and target.card.trained
-    assert target.card.recipe["model"] == {"head": "crf"}
+    assert target.labels == tuple(TAGS) and target.description.task == "lexical_analysis" and target.description.trained
+    assert target.description.recipe["model"] == {"head": "crf"}
     expected = {"vocab_size": 10, "embedding_size": 6, "hidden_size": 4, "reset_gate": "before", "pad_token_id": 8}
     assert expected.items() <= target.config.items()
     assert target.tokenizer.vocabulary == (*WORDS, "[PAD]", "[SEP]")

@@ -13,7 +13,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.runtime.process import set_up_process
 
 WORDS = "the room bed was staff view food very a and good bad clean dirty".split()
@@ -75,7 +75,7 @@ def make_run(folder: Path, task: str, architecture: str = "ernie", head: str = "
         # those of encoders are drawn from N(0, 0.02), others are larger
         if parameter.ndim > 1:
             parameter.set_value(parameter * min(SCALE, 0.4 / float(parameter.std())))
-    save_model_folder(recipe.run_dir / "model", model.network, model.tokenizer, make_card(recipe, model.labels))
+    save_model_folder(recipe.run_dir / "model", model.network, model.tokenizer, make_description(recipe, model.labels))
     (recipe.run_dir / "checkpoints").mkdir()
     (recipe.run_dir / "recipe.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
     return load_recipe(recipe.run_dir, (), "apply")

@@ -15,7 +15,7 @@ from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import add_tokens, read_tokens
 from nlpctl.models.families import Head
-from nlpctl.models.folder import ModelCard, save_model_folder
+from nlpctl.models.folder import ModelDescription, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.masked_lm import MaskedWords, mixed
 from tests.helpers.paddle_tokenizer import paddle_tokenizer
@@ -91,7 +91,7 @@ def test_the_folder_reads_as_the_network_was_trained(tmp_path, lowercase):
     expected = [model.tokenizer.tokenize(text) for text in texts]
     assert ("new york" if lowercase else "New York") in expected[0] and "新冠肺炎" in expected[2]
     folder = tmp_path / "model"
-    save_model_folder(folder, model.network, model.tokenizer, ModelCard("t", ("x", "y"), SECTIONS))
+    save_model_folder(folder, model.network, model.tokenizer, ModelDescription("t", ("x", "y"), SECTIONS))
     known = json.loads((folder / "added_tokens.json").read_text())
     assert list(known.values()) == [len(model.tokenizer) - 3 + i for i in range(3)]
     from nlpctl.models.families import family_of_config

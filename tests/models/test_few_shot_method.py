@@ -119,10 +119,10 @@ def test_the_pooling_is_that_of_the_encoder(capsys) -> None:
 
 def test_the_pooling_of_a_run_that_makes_vectors() -> None:
     model = encoder()
-    card = {"format": 1, "task": "semantic_indexing", "trained": True, "data": {}, "retrieval": {"pooling": "max"}}
-    Path("encoder/task.json").write_text(json.dumps(card))
+    content = {"format": 1, "task": "semantic_indexing", "trained": True, "data": {}, "retrieval": {"pooling": "max"}}
+    Path("encoder/task.json").write_text(json.dumps(content))
     assert resolve_method(recipe(model, "contrastive", None)).few_shot.pooling == "max"
-    Path("encoder/task.json").write_text(json.dumps({**card, "task": "sequence_classification"}))
+    Path("encoder/task.json").write_text(json.dumps({**content, "task": "sequence_classification"}))
     assert resolve_method(recipe(model, "contrastive", None)).few_shot.pooling == "mean"
 
 
@@ -137,7 +137,7 @@ def test_a_recipe_that_was_run_answers_as_its_model_does() -> None:
     values = {"task": "few_shot_classification", "model": {"name_or_path": "./encoder"}}
     values |= {"data": {"train": "few.tsv"}, "training": {"output_dir": "run"}, "few_shot": {"method": "contrastive"}}
     Path("run/model").mkdir(parents=True)
-    card = {"format": 1, "task": values["task"], "trained": True, "data": {}, "few_shot": {"pooling": "cls"}}
-    Path("run/model/task.json").write_text(json.dumps(card))
+    content = {"format": 1, "task": values["task"], "trained": True, "data": {}, "few_shot": {"pooling": "cls"}}
+    Path("run/model/task.json").write_text(json.dumps(content))
     assert load_recipe(values, (), "apply").few_shot.pooling == "cls"
     assert load_recipe({**values, "few_shot": {"pooling": "max"}}, (), "apply").few_shot.pooling == "max"

@@ -4,17 +4,17 @@ import pytest
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import UserError
-from nlpctl.models.folder import make_card, read_card, read_labels, save_model_folder, write_labels
+from nlpctl.models.folder import make_description, read_description, read_labels, save_model_folder, write_labels
 
 CHANGED = {"data.columns.text": "a", "data.columns.text_pair": "b", "data.max_seq_length": "64", "data.header": "false"}
 
 
-def card(labels=("负", "正"), **changed):
+def description(labels=("负", "正"), **changed):
     overrides = [Override(key, text, key) for key, text in (CHANGED | changed).items()]
-    return make_card(load_recipe("quickstart", overrides, purpose="apply"), labels)
+    return make_description(load_recipe("quickstart", overrides, purpose="apply"), labels)
 
 
-CARD = card()
+DESCRIPTION = description()
 
 
 class Saves:
@@ -27,12 +27,12 @@ class Saves:
 
 @pytest.fixture
 def folder(tmp_path):
-    save_model_folder(tmp_path / "model", Saves(), Saves(), CARD)
+    save_model_folder(tmp_path / "model", Saves(), Saves(), DESCRIPTION)
     return tmp_path / "model"
 
 
 def test_round_trip(folder):
-    assert read_card(folder) == CARD
+    assert read_description(folder) == DESCRIPTION
     assert (folder / "saved").read_text() == "xx"
 
 
@@ -49,13 +49,13 @@ def test_format_on_disk_is_a_contract(folder):
 def test_the_folder_is_a_recipe(folder):
     """Everything that decides an answer comes back from the folder alone."""
     recipe = load_recipe(folder, purpose="apply")
-    assert make_card(recipe, CARD.labels) == CARD
+    assert make_description(recipe, DESCRIPTION.labels) == DESCRIPTION
 
 
 def test_thresholds_are_kept(folder):
-    assert read_card(folder).thresholds is None
-    write_labels(folder, CARD.labels, (0.25, 0.75))
-    assert read_card(folder).thresholds == (0.25, 0.75)
+    assert read_description(folder).thresholds is None
+    write_labels(folder, DESCRIPTION.labels, (0.25, 0.75))
+    assert read_description(folder).thresholds == (0.25, 0.75)
     (folder / "labels.json").write_text('{"labels": ["a", "b"], "thresholds": [0.5]}')
     with pytest.raises(UserError, match="labels.json: must hold one threshold per label"):
         read_labels(folder)
@@ -63,22 +63,22 @@ def test_thresholds_are_kept(folder):
 
 def test_terms_travel_with_the_model(tmp_path):
     (tmp_path / "my.tsv").write_text("北京\tLOC\n", encoding="utf-8")
-    save_model_folder(tmp_path / "model", Saves(), Saves(), card(**{"decode.terms": str(tmp_path / "my.tsv")}))
+    save_model_folder(tmp_path / "model", Saves(), Saves(), description(**{"decode.terms": str(tmp_path / "my.tsv")}))
     (tmp_path / "my.tsv").unlink()
     assert (tmp_path / "model" / "terms.tsv").read_text(encoding="utf-8") == "北京\tLOC\n"
     recipe = load_recipe(tmp_path / "model", purpose="apply")
     assert recipe.decode.terms == str(tmp_path / "model" / "terms.tsv")
-    save_model_folder(tmp_path / "copy", Saves(), Saves(), read_card(tmp_path / "model"))  # as an ensemble does
+    save_model_folder(tmp_path / "copy", Saves(), Saves(), read_description(tmp_path / "model"))  # as an ensemble does
     assert (tmp_path / "copy" / "terms.tsv").read_text(encoding="utf-8") == "北京\tLOC\n"
 
 
 def test_missing_files(folder):
     (folder / "labels.json").unlink()
     with pytest.raises(UserError, match="no labels.json in this folder"):
-        read_card(folder)
+        read_description(folder)
     (folder / "task.json").unlink()
     with pytest.raises(UserError, match="no task.json in this folder"):
-        read_card(folder)
+        read_description(folder)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_other_format(folder, version):
     task = json.loads((folder / "task.json").read_text())
     (folder / "task.json").write_text(json.dumps(task | {"format": version}))
     with pytest.raises(UserError, match="(?s)task.json: has format .*update nlpctl"):
-        read_card(folder)
+        read_description(folder)
 
 
 def test_a_folder_from_before_the_few_shot_methods(folder):
@@ -118,7 +118,8 @@ def test_a_folder_from_before_the_few_shot_methods(folder):
     task = json.loads((folder / "task.json").read_text())
     assert task.pop("few_shot") == {"method": "prompt", "pooling": "mean", "layers": 1}
     (folder / "task.json").write_text(json.dumps(task))
-    assert read_card(folder).recipe == {name: value for name, value in CARD.recipe.items() if name != "few_shot"}
+    kept = {name: value for name, value in DESCRIPTION.recipe.items() if name != "few_shot"}
+    assert read_description(folder).recipe == kept
     assert load_recipe(folder, purpose="apply").few_shot.method == "prompt"
 
 
@@ -129,4 +130,4 @@ def test_damaged_task(folder, change):
     task = json.loads((folder / "task.json").read_text())
     (folder / "task.json").write_text(json.dumps(task | change))
     with pytest.raises(UserError, match="task.json: is incomplete or damaged"):
-        read_card(folder)
+        read_description(folder)

@@ -17,7 +17,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.crf import with_crf
 from nlpctl.models.families import Head, family_of_config
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import _UNREAD, max_positions
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary
@@ -31,8 +31,8 @@ def load(folder, labels=("neg", "pos"), **config):
     return load_to_train(ModelSection(name_or_path=str(folder), config=config), HEAD, labels, vocabulary_texts=None)
 
 
-def card(labels=("neg", "pos"), trained=True):
-    return dataclasses.replace(make_card(load_recipe("quickstart"), labels), trained=trained)
+def description(labels=("neg", "pos"), trained=True):
+    return dataclasses.replace(make_description(load_recipe("quickstart"), labels), trained=trained)
 
 
 def state(network):
@@ -57,7 +57,7 @@ def test_bare_encoder(paddle_folder, family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_save_and_load_again(paddle_folder, tmp_path, family):
     model = load(paddle_folder(family), ("a", "b", "c"))
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description(("a", "b", "c")))
     again = load_trained(tmp_path / "out", HEAD)
     assert (again.labels, again.fresh, again.source.kind) == (("a", "b", "c"), (), "nlpctl")
     assert again.network.config.id2label == {0: "a", 1: "b", 2: "c"}
@@ -70,7 +70,7 @@ def test_logits_survive_the_round_trip_and_stock_from_pretrained_agrees(paddle_f
     from paddlenlp.transformers import ErnieForSequenceClassification
 
     model = load(paddle_folder("Ernie", use_task_id=True))
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description())
     ids = paddle.to_tensor([[1, 5, 6, 7, 2]])
     ours = load_trained(tmp_path / "out", HEAD).network
     stock = ErnieForSequenceClassification.from_pretrained(str(tmp_path / "out"))
@@ -83,7 +83,7 @@ def test_logits_survive_the_round_trip_and_stock_from_pretrained_agrees(paddle_f
 def test_warm_start_from_a_trained_folder(paddle_folder, tmp_path):
     model = load(paddle_folder())
     out = tmp_path / "out"
-    save_model_folder(out, model.network, model.tokenizer, card())
+    save_model_folder(out, model.network, model.tokenizer, description())
     same = load(out)
     assert same.fresh == () and same.ignored == ()
     other = load(out, ("x", "y", "z"))
@@ -102,7 +102,7 @@ def test_warm_start_from_a_trained_folder(paddle_folder, tmp_path):
 
 def test_untrained_folder_is_refused_for_evaluation(paddle_folder, tmp_path):
     model = load(paddle_folder())
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(trained=False))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description(trained=False))
     for folder in (tmp_path / "out", paddle_folder("Bert"), paddle_folder("Bert", "ForMaskedLM")):
         with pytest.raises(UserError, match="(?s)the task head was never trained.*nlpctl train"):
             load_trained(folder, HEAD)
@@ -110,7 +110,7 @@ def test_untrained_folder_is_refused_for_evaluation(paddle_folder, tmp_path):
 
 def test_labels_that_do_not_fit_the_head(paddle_folder, tmp_path):
     model = load(paddle_folder())
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description(("a", "b", "c")))
     with pytest.raises(UserError, match=r"labels.json: names 3 labels, but the network was trained on 2"):
         load_trained(tmp_path / "out", HEAD)
 
@@ -323,7 +323,7 @@ def test_tokenizer_can_be_saved_after_its_folder_is_gone(paddle_folder, tmp_path
     folder = paddle_folder()
     model = load(folder)
     shutil.rmtree(folder)
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description())
     assert load_trained(tmp_path / "out", HEAD).tokenizer.ids("abc") == model.tokenizer.ids("abc")
 
 

@@ -22,7 +22,7 @@ from nlpctl.graphs.ptq import quantize
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.families import Head, family_by_type
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.huggingface_layout import config_to_huggingface, to_huggingface
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.networks.modernbert import GLOBAL, LOCAL
@@ -217,7 +217,7 @@ def test_learning_rates_by_layer(folder):
 
 
 def saved(model, folder):
-    save_model_folder(folder, model.network, model.tokenizer, make_card(load_recipe("quickstart"), model.labels))
+    save_model_folder(folder, model.network, model.tokenizer, make_description(load_recipe("quickstart"), model.labels))
     again = load_trained(folder, CLASSIFIER)
     again.network.eval()
     return again

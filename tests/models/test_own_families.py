@@ -15,7 +15,7 @@ from nlpctl.data.text.units import UnitEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.crf import with_crf
 from nlpctl.models.families import OWN, Head
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 
 TEXTS = ["这家酒店很好", "the room is great", "太差了 terrible"] * 3
@@ -32,7 +32,7 @@ def build(architecture, head=None, labels=LABELS, **values):
 
 
 def saved(model, folder):
-    save_model_folder(folder, model.network, model.tokenizer, make_card(load_recipe("quickstart"), model.labels))
+    save_model_folder(folder, model.network, model.tokenizer, make_description(load_recipe("quickstart"), model.labels))
     return folder
 
 

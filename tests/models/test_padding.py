@@ -26,7 +26,7 @@ from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.families import Head
 from nlpctl.models.find import find_trained_model
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_trained
 from nlpctl.models.network import max_positions
 from nlpctl.models.networks.ensemble import EnsembleConfig, EnsembleForSequenceClassification
@@ -118,7 +118,7 @@ def test_networks_of_paddlenlp(paddle_folder, family, declared, tmp_path):
 
     # What is saved says the tokenizer's, and is read to the same.
     recipe = load_recipe(folder, purpose="apply")
-    save_model_folder(tmp_path / "saved", model.network, model.tokenizer, make_card(recipe, model.labels))
+    save_model_folder(tmp_path / "saved", model.network, model.tokenizer, make_description(recipe, model.labels))
     assert json.loads((tmp_path / "saved" / "config.json").read_text())["pad_token_id"] == 0
     again = load_trained(tmp_path / "saved", CLASSIFIER)
     np.testing.assert_array_equal(answers(again.network, ids), expected)

@@ -15,7 +15,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers, keep_layers, prune
 
@@ -40,7 +40,7 @@ def logits(network) -> np.ndarray:
 
 
 def save(folder: Path, loaded) -> Path:
-    save_model_folder(folder, loaded.network, loaded.tokenizer, make_card(load_recipe("quickstart"), LABELS))
+    save_model_folder(folder, loaded.network, loaded.tokenizer, make_description(load_recipe("quickstart"), LABELS))
     return folder
 
 

@@ -14,7 +14,7 @@ from nlpctl.data.batches.collate import pad_batch
 from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 
 HEAD = Head("QuestionAnswering", labelled=False)
@@ -40,7 +40,7 @@ def test_load_run_save_and_load_again(paddle_folder, tmp_path, family):
     assert model.labels == () and model.fresh
     starts, ends = logits(model)
     assert starts.shape == ends.shape == (2, 8) and not np.array_equal(starts, ends)
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, make_card(load_recipe("quickstart"), ()))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, make_description(load_recipe("quickstart"), ()))
     for again in (load_trained(tmp_path / "out", HEAD), load(tmp_path / "out")):  # to be asked, and trained further
         assert again.fresh == ()
         np.testing.assert_array_equal(logits(again), (starts, ends))
@@ -51,7 +51,7 @@ def test_no_token_types_for_a_network_that_takes_none(paddle_folder, tmp_path):
     model = load(paddle_folder("DistilBert"))
     encoder = build_encoder(model.tokenizer)
     assert not encoder.uses_token_types and not pickle.loads(pickle.dumps(encoder)).uses_token_types
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, make_card(load_recipe("quickstart"), ()))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, make_description(load_recipe("quickstart"), ()))
     assert not build_encoder(load_trained(tmp_path / "out", HEAD).tokenizer).uses_token_types
     assert build_encoder(load(paddle_folder("Bert")).tokenizer).uses_token_types
 

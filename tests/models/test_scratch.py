@@ -7,7 +7,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
 from nlpctl.models.scratch import make_vocabulary
@@ -38,8 +38,8 @@ def test_builds_saves_and_loads(tmp_path, architecture):
     model.network.eval()
     logits = model.network(paddle.to_tensor([ids])).numpy()
     assert logits.shape == (1, 2)
-    card = make_card(load_recipe("quickstart"), LABELS)
-    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card)
+    description = make_description(load_recipe("quickstart"), LABELS)
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, description)
     again = load_trained(tmp_path / "out", HEAD)
     again.network.eval()
     assert again.tokenizer.ids("这家酒店 great") == ids

@@ -17,7 +17,7 @@ from nlpctl.engines.trained import load_network
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head, family_of_config
 from nlpctl.models.find import find_trained_model
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import export_tokenizer, load_tokenizer
@@ -125,7 +125,7 @@ def test_the_width_of_vectors_asks_for_no_more_memory_than_the_weights_of_a_mode
     recipe = load_recipe(FOLDERS / "cls-dense", purpose="embed")
     model = load_trained(FOLDERS / "cls-dense", SemanticIndexing.head(recipe))
     wide = with_value(recipe, "retrieval.embedding_size", 60_000_000)
-    save_model_folder(tmp_path / "own", model.network, model.tokenizer, make_card(wide, ()))
+    save_model_folder(tmp_path / "own", model.network, model.tokenizer, make_description(wide, ()))
     opened = load_recipe(tmp_path / "own", purpose="embed")
     with pytest.raises(UserError, match="describes a network of at least 960,0"):
         load_network(opened, find_trained_model(opened))

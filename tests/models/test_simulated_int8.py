@@ -13,7 +13,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.simulated_int8 import (
     KEY,
@@ -65,7 +65,7 @@ def loaded(paddle_folder):
 
 
 def save(folder: Path, model) -> Path:
-    save_model_folder(folder, model.network, model.tokenizer, make_card(load_recipe("quickstart"), LABELS))
+    save_model_folder(folder, model.network, model.tokenizer, make_description(load_recipe("quickstart"), LABELS))
     return folder
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import LoadedModel, load_to_train
 from nlpctl.tasks.base import task_class
 
@@ -58,7 +58,7 @@ def test_every_task_has_both(tmp_path: Path, capsys: pytest.CaptureFixture, task
     assert ids == [0, 1, 2, 3, 4]  # the lines of the file
     np.testing.assert_array_equal(weights[ids], np.repeat(np.arange(1.0, 6.0)[:, None], 8, axis=1))
     assert "vectors: 5 of" in capsys.readouterr().err
-    save_model_folder(tmp_path / "model", model.network, model.tokenizer, make_card(recipe, model.labels))
+    save_model_folder(tmp_path / "model", model.network, model.tokenizer, make_description(recipe, model.labels))
     again = task_class(task).load_trained(load_recipe(tmp_path / "model", purpose="apply"), tmp_path / "model")
     assert len(again.tokenizer) == len(model.tokenizer)
     np.testing.assert_array_equal(again.network.base_model.get_input_embeddings().weight.numpy(), weights)

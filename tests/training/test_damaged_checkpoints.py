@@ -142,9 +142,9 @@ def test_damage_found_when_the_model_is_kept(tiny, monkeypatch):
     """The best checkpoint rots while the training goes on."""
     keep = checkpoints.keep_best_model
 
-    def rotten(recipe, run, model, card, state):
+    def rotten(recipe, run, model, description, state):
         changed(run.checkpoints / Path(state.best_model_checkpoint).name / "model_state.pdparams")
-        keep(recipe, run, model, card, state)
+        keep(recipe, run, model, description, state)
 
     monkeypatch.setattr(checkpoints, "keep_best_model", rotten)
     with pytest.raises(RunFailed, match="(?s)checkpoint-.*is damaged: model_state.pdparams has changed.*--resume"):

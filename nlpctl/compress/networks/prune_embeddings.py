@@ -33,7 +33,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
 from nlpctl.models.add_tokens import vocabulary_parameters
 from nlpctl.models.families import family_of_config
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network
 from nlpctl.models.padding import FirstPosition, counts_from_padding, move_positions
@@ -72,8 +72,8 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: Proc
         task, encoder = make_task(own, data.labels), build_encoder(model.tokenizer)
         small = with_words(model, used_ids(task, encoder, data), task, source)
         with staged_dir(run.model) as folder:
-            card = make_card(own, small.labels, small.thresholds, small.calibration)
-            save_model_folder(folder, small.network, small.tokenizer, card)
+            description = make_description(own, small.labels, small.thresholds, small.calibration)
+            save_model_folder(folder, small.network, small.tokenizer, description)
     return run.model
 
 

@@ -26,7 +26,7 @@ from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
 from nlpctl.files import remove_dir, staged_dir, staged_file
 from nlpctl.formats.safe_pickle import load_pdparams
-from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.model_manifest import changing
 from nlpctl.models.source import WEIGHTS
@@ -149,6 +149,6 @@ def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:
     if folder.is_dir():
         return
     model = start()
-    card = make_card(recipe, model.labels, model.thresholds)
+    description = make_description(recipe, model.labels, model.thresholds)
     with staged_dir(folder) as staged:
-        save_model_folder(staged, model.network, model.tokenizer, card)
+        save_model_folder(staged, model.network, model.tokenizer, description)
