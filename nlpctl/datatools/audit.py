@@ -527,10 +527,10 @@ def _targets(
 
 def _span_records(file: str) -> dict[int | str, tuple[int, str, list[Any]]]:
     """Of the rows of a file of spans, by their lines: the place among all, the key of the spans, and these as objects.
-    Empty: the file is of a layout that cannot be changed."""
-    layout, records = file_records(file)
+    Empty: the file is of a shape that cannot be changed."""
+    shape, records = file_records(file)
     found: dict[int | str, tuple[int, str, list[Any]]] = {}
-    for at, row in enumerate(records if layout in ("lines", "array") else ()):
+    for at, row in enumerate(records if shape in ("lines", "array") else ()):
         key = list_of(row.values) if isinstance(row, Row) else None
         if isinstance(row, Row) and key is not None:
             with contextlib.suppress(ValueError):  # a bad row, of which there is no finding

@@ -69,14 +69,14 @@ def corrected(path: Path, sha256: str, kind: str, header: bool, edits: Mapping[i
     row is not what its edit says.
     """
     refuse_pipe(path)
-    layout, rows = file_records(str(path)) if kind == SPANS else ("lines", list(read_rows(path, kind, header, ())))
+    shape, rows = file_records(str(path)) if kind == SPANS else ("lines", list(read_rows(path, kind, header, ())))
     if sha256_of(path) != sha256:
         raise UserError("the file changed since it was audited", str(path), f"restore it, or {_AGAIN}")
     for at, changes in edits.items():
         _check(rows[at] if at < len(rows) else None, changes, path)
-    if kind == "json" or layout == "array":
+    if kind == "json" or shape == "array":
         return _document(path, edits)
-    if kind not in _LINES or layout != "lines":
+    if kind not in _LINES or shape != "lines":
         raise UserError(f"labels in {kind} files cannot be changed", str(path), "change them by hand")
     return _by_lines(path.read_bytes(), kind, header, rows, edits)
 

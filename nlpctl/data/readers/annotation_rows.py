@@ -113,26 +113,26 @@ def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row
     first = next((line for line in lines if line[1].strip()), None)
     if first is None:
         return
-    layout = _layout(first[1], source)
+    shape = _record_shape(first[1], source)
     lines = chain([first], lines)
     if (kind := table_format(Path(source))) is not None:
         for row in table_rows(table_records(lines, kind, True, ()), source, True, ()):
             yield _parse_cells(row) if isinstance(row, Row) else row
         return
     lines = ((number, raw.rstrip(b"\r")) for number, raw in lines)
-    if layout == "array":
+    if shape == "array":
         for number, row in enumerate(json_rows(lines, source, ReadRequest("json"))):
             yield row._replace(line=f"[{number}]")
-    elif layout == "lines":
+    elif shape == "lines":
         yield from jsonl_rows(lines, source, ReadRequest("jsonl"))
     else:
         yield from _objects(whole_document(lines, source), source, first[0])
 
 
-Layout = Literal["table", "array", "lines", "objects"]
+RecordShape = Literal["table", "array", "lines", "objects"]
 
 
-def _layout(first: bytes, source: str) -> Layout:
+def _record_shape(first: bytes, source: str) -> RecordShape:
     """How the objects of a file stand there, by its first line that is not blank."""
     if table_format(Path(source)) is not None:
         return "table"
@@ -141,12 +141,12 @@ def _layout(first: bytes, source: str) -> Layout:
     return "lines" if _is_whole(first) else "objects"
 
 
-def file_records(source: str) -> tuple[Layout, list[Row | BadRow]]:
+def file_records(source: str) -> tuple[RecordShape, list[Row | BadRow]]:
     """How the objects of a file stand there, and all of them, as `record_rows`."""
     with open_unpacked(source) as stream:
         lines = list(numbered_lines(stream, source, MAX_DOCUMENT))
     first = next((raw for _, raw in lines if raw.strip()), b"")
-    return _layout(first, source), list(record_rows(lines, source))
+    return _record_shape(first, source), list(record_rows(lines, source))
 
 
 def table_format(path: Path) -> str | None:

@@ -26,7 +26,7 @@ from tokenizers.models import Unigram, WordPiece
 from nlpctl import console
 from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder, longest_first
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
-from nlpctl.data.text.sentencepiece_model import LAYOUTS, as_tokenizer_json, layout_of
+from nlpctl.data.text.sentencepiece_model import PIECE_NUMBERS, as_tokenizer_json, numbers_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
 from nlpctl.data.text.wordpiece import (
     ADDED_TOKENS,
@@ -679,17 +679,18 @@ def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
             settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
         return LibraryTokenizer(text, settings, where, content)
     # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
-    if not any((folder / name).is_file() for layout in LAYOUTS for name in layout.files) or (folder / TASK).is_file():
+    files = [name for numbers in PIECE_NUMBERS for name in numbers.files]
+    if not any((folder / name).is_file() for name in files) or (folder / TASK).is_file():
         return None
     settings = read_settings(folder)
     config = read_network_config(folder)
-    layout = layout_of(str(settings.get("tokenizer_class") or ""), str(config.get("model_type") or ""))
-    model = None if layout is None else next((folder / f for f in layout.files if (folder / f).is_file()), None)
-    if layout is None or model is None:
+    numbers = numbers_of(str(settings.get("tokenizer_class") or ""), str(config.get("model_type") or ""))
+    model = None if numbers is None else next((folder / f for f in numbers.files if (folder / f).is_file()), None)
+    if numbers is None or model is None:
         return None
-    content = _with_added_tokens(as_tokenizer_json(model, layout, settings), settings, config, folder)
-    named = {f"{name}_token": token for name, token in layout.specials.items()}
-    named["tokenizer_class"] = layout.names[0]
+    content = _with_added_tokens(as_tokenizer_json(model, numbers, settings), settings, config, folder)
+    named = {f"{name}_token": token for name, token in numbers.specials.items()}
+    named["tokenizer_class"] = numbers.names[0]
     text = json.dumps(content, ensure_ascii=False)
     return LibraryTokenizer(text, {**named, **settings}, where, content)
 
