@@ -159,7 +159,7 @@ def _make_and_choose(request: CompressRequest, setup: ProcessSetup, clock: Clock
             _begin(pool, original)
         count_rows = row_counter(recipe)
         missing = {step.made_by for step in steps.values() if not is_made(folder, step)}
-        rows = trained_rows(recipe, missing, count_rows)  # reads all of train, while the export is made
+        rows_read = trained_rows(recipe, missing, count_rows)  # reads all of train, while the export is made
         exported = pool.wait(lambda: bar.advance(0)) if pool.running else None
         if exported is not None and (error := _report_end(folder, exported)) is not None:
             raise error
@@ -176,7 +176,7 @@ def _make_and_choose(request: CompressRequest, setup: ProcessSetup, clock: Clock
                 console.warn("compression.evaluate gives more than 1: @[max-drop] counts in points of 0.01")
             costs = Costs(
                 speed=reference.speed(max(section.batch_sizes)).samples_per_second,
-                rows=rows,
+                rows_read=rows_read,
                 scoring=reference.seconds,
                 turns=turns_of_a_row(reference, timing.rows),
                 measured=read_times(folder),
@@ -438,7 +438,7 @@ class _Compression:
             forms = list(step.made_by.smaller(step, self.recipe, config))
             for form in forms if step.trains else ():
                 settings = with_settings(self.recipe, dict(form.settings))
-                costs.rows[form.work] = form.made_by.rows_trained(settings, self.count_rows)
+                costs.rows_read[form.work] = form.made_by.rows_trained(settings, self.count_rows)
             begun = [form for form in forms if form.trains and has_learned(self.folder / form.folder)]
             return [*(form for form in begun if not is_made(self.folder, form)), *forms]
 

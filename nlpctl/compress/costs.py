@@ -37,7 +37,7 @@ class Clock:
 class Costs:
     """The time of steps in seconds: measured if a similar step was made, else estimated from the speed of the network.
 
-    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
+    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows_read`: by a
     training in all epochs, by strategy, or by Step.work for a smaller form. `scoring`: seconds to score one engine and
     precision of a folder; `turns`: seconds of one in the last round. `measured`: seconds by Step.work. `factors`: by
     how much longer than estimated each strategy took. `slowdown`: by how much longer a step takes than alone, because
@@ -45,7 +45,7 @@ class Costs:
     """
 
     speed: float
-    rows: dict[str, float]
+    rows_read: dict[str, float]
     scoring: float
     turns: float = 0.0
     measured: dict[str, float] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Costs:
         return max(max(left, default=0.0), sum(left) / at_a_time)
 
     def _estimate(self, step: Step) -> float:
-        rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
+        rows = self.rows_read.get(step.work, self.rows_read.get(step.method, 0.0))
         return step.made_by.seconds(step, self.speed / self.slowdown, rows)
 
 

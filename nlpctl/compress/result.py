@@ -257,7 +257,7 @@ def too_few_rows(result: CompressResult) -> str:
         return ""
     known = [row for row in others if row == result.best] or others
     half = max(row.likely_drop(0.975) - row.likely_drop(0.025) for row in known) / 2
-    rows = result.reference.rows
+    rows = result.reference.dev_rows
     if half <= most:
         return ""
     needed = math.ceil(rows * (half / most) ** 2)  # the width falls with the root of the number of rows

@@ -100,7 +100,7 @@ class CandidateScore:
         return f"{self.candidate}, {self.choice_name}"
 
     @property
-    def rows(self) -> int:
+    def dev_rows(self) -> int:
         """The number of scored dev rows."""
         return int(self.report["rows"])
 

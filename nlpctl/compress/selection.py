@@ -122,7 +122,7 @@ def indistinct(one: CandidateScore, other: CandidateScore) -> float:
     decides differently from the reference.
     """
     differing = min(1.0, 2.0 - one.agreement - other.agreement)
-    return 2 * math.sqrt(differing / one.rows) / POINT
+    return 2 * math.sqrt(differing / one.dev_rows) / POINT
 
 
 def _gain(row: CandidateScore, objective: Objective, speeds: RelativeSpeeds) -> tuple[float, float, float]:
@@ -168,7 +168,7 @@ def write_best(row: CandidateScore, best: Path) -> None:
         if row.calibration is not None:
             write_calibration(staged, Calibration.from_json(row.calibration))
         chosen = Chosen(row.engine, row.precision)
-        write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.rows, chosen=chosen))
+        write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.dev_rows, chosen=chosen))
 
 
 def _runs(graph: Graph, row: CandidateScore) -> bool:

@@ -112,7 +112,7 @@ def shrunk(candidate_order: CandidateOrder, seconds: float, *made: str) -> str |
     def forms(step):
         found = [step.in_form({"training.num_train_epochs": share}) for share in (0.5, 0.25, 0.125)]
         for form in found if step.trains else ():
-            candidate_order.costs.rows[form.work] = 10_000 * form.settings[0][1]
+            candidate_order.costs.rows_read[form.work] = 10_000 * form.settings[0][1]
         return found if step.trains else step.made_by.smaller(step, None, {})
 
     candidates = candidate_order.missing({"exports/original"}, set(), [REFERENCE])
@@ -153,7 +153,7 @@ def test_a_measured_training_corrects_the_estimate_of_others(candidate_order):
     found = candidate_order("dynabert", ("3/4",))
     (network,) = [step for step in found.steps.values() if step.trains]
     form = network.in_form({"training.num_train_epochs": 0.5})
-    found.costs.rows[form.work] = 5_000.0
+    found.costs.rows_read[form.work] = 5_000.0
     assert found.costs.total(form) == pytest.approx(90)
     found.costs.learn(form, 45.0)
     assert found.costs.total(form) == 45.0 and found.costs.total(network) == pytest.approx(170 / 2)

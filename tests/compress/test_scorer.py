@@ -87,7 +87,7 @@ def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
     assert [(speed.batch_size, speed.times, speed.p50_times) for speed in reference.speeds] == [(1, 1, 1), (4, 1, 1)]
     expected = evaluate(run, ("dev", "test")).metrics
     assert reference.report == expected["dev"]
-    assert reference.score == expected["dev"]["accuracy"] and reference.rows == 40
+    assert reference.score == expected["dev"]["accuracy"] and reference.dev_rows == 40
     assert (test.rows, test.reference, test.agreement) == (20, expected["test"]["accuracy"], 1.0)
     files = read_manifest(original).graphs[0].files
     for row in found.rows[1:]:  # bf16, where the processor computes in it
