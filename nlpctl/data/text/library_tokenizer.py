@@ -34,7 +34,7 @@ from nlpctl.data.text.wordpiece import (
     LONGEST_WORD,
     PARTS,
     VOCABULARY,
-    content_of,
+    token_text,
     word_piece_json,
 )
 from nlpctl.errors import UserError, is_failure
@@ -157,7 +157,7 @@ class LibraryTokenizer(OwnTokenizer):
         """pad, unk and so on to their tokens, as far as the vocabulary has them. UserError if there is no pad token."""
         named: dict[str, str] = {}
         for name in _NAMES:
-            value = content_of(self.init_kwargs.get(f"{name}_token"))
+            value = token_text(self.init_kwargs.get(f"{name}_token"))
             candidates = _USUAL.get(name, ()) if value is None else (value,)
             token = next((each for each in candidates if each in self._ids), None)
             if token is not None:
@@ -484,7 +484,7 @@ class LibraryTokenizer(OwnTokenizer):
         kept = {name: value for name, value in self.init_kwargs.items() if not _is_not_kept(name)}
         for key in _FURTHER:
             if isinstance(kept.get(key), list):
-                kept[key] = [token for token in kept[key] if content_of(token) in self._ids]
+                kept[key] = [token for token in kept[key] if token_text(token) in self._ids]
         named: dict[str, Any] = {f"{name}_token": token for name, token in self.special_names.items()}
         if self._parts_of_bert != "paddlenlp":  # which no key changes
             kept = {name: value for name, value in kept.items() if name not in _COUNTED}
@@ -746,16 +746,16 @@ def _with_added_tokens(
     further = [settings[name] for name in _FURTHER if isinstance(settings.get(name), list)]
     entries += [(folder / SETTINGS, None, token) for tokens in further for token in tokens]
     for file, id, token in entries:
-        if not content_of(token) or type(id) not in (int, NoneType):
+        if not token_text(token) or type(id) not in (int, NoneType):
             raise UserError(f"{str(token)[:40]!r} is no token with a number", str(file), _AGAIN)
     if not entries:
         return content
     ids = {token: id for id, token in _tokens(content, str(folder / TOKENIZER)).items()}
     size, rows = max(ids.values()) + 1, config.get("vocab_size")
     added = {entry["content"]: entry for entry in _added(content)}
-    special = {content_of(settings.get(f"{name}_token")) for name in _NAMES}
+    special = {token_text(settings.get(f"{name}_token")) for name in _NAMES}
     for file, id, token in sorted(entries, key=lambda entry: math.inf if entry[1] is None else entry[1]):
-        name = str(content_of(token))
+        name = str(token_text(token))
         if name not in ids:
             wrong = f"the next id of the vocabulary is {size}" if id not in (None, size) else None
             wrong = f"the network has {rows} rows (config.json)" if type(rows) is int and size >= rows else wrong

@@ -60,7 +60,7 @@ def word_piece_json(
     accents = options.get("strip_accents")
     strips = lowercase if accents is None else bool(accents)
     more = settings.get("additional_special_tokens")
-    whole = {each for token in more if (each := content_of(token))} if isinstance(more, list) else set()
+    whole = {each for token in more if (each := token_text(token))} if isinstance(more, list) else set()
     beside = {*added, *specials, *whole} & ids.keys()
     # Found in normalised texts, so müller is also muller, but exactly where that is another token: cafe of café.
     accented = {token for token in added if strips and (form := without_accents(token)) != token and form in ids}
@@ -121,10 +121,10 @@ def word_piece_json(
 
 def _special(settings: Mapping[str, Any], name: str, usual: Mapping[str, str]) -> str:
     """The token for pad, unk, cls, sep or mask."""
-    return content_of(settings.get(f"{name}_token")) or usual.get(name, f"[{name.upper()}]")
+    return token_text(settings.get(f"{name}_token")) or usual.get(name, f"[{name.upper()}]")
 
 
-def content_of(token: Any) -> str | None:
+def token_text(token: Any) -> str | None:
     """The text of a special token, which newer files write as {"content": "[CLS]", ...}; None if it has none."""
     token = token.get("content") if isinstance(token, dict) else token
     return token if isinstance(token, str) else None
