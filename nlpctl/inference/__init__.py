@@ -1,1 +1,1 @@
-"""A trained model applied: predict, eval, embed, explain, index, calibrate, bench; in one process or several."""
+"""A trained model applied: predict, eval, embed, explain, index; in one process or several."""

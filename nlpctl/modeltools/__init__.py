@@ -1,1 +1,1 @@
-"""Commands on trained models besides answering: params, calibrate, ensemble, bench."""
+"""Commands on trained models besides answering: params, calibrate, bench."""

@@ -309,7 +309,7 @@ class Task(ABC):
         return None
 
     def abstain(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
-        """`answer` without the decisions that are less sure than `least`; for tasks with TaskInfo.confident."""
+        """`answer` without what is less sure than `least`; for tasks that read inference.min_confidence."""
         raise NotImplementedError(f"answers of {self.name} have no confidence")
 
     # -- what dev decides --------------------------------------------------------------------
