@@ -106,8 +106,9 @@ def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
     return any(key == bad or key.startswith(f"{bad}.") or bad.startswith(f"{key}.") for key in keys for bad in broken)
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks of section compression: what its texts mean, and what PaddlePaddle 2.6 takes but does not do.
+# -- checks of section compression -----------------------------------------------------------------
+
+# What its texts mean, and what PaddlePaddle 2.6 takes but does not do.
 
 _BUDGET_FORM = "write 30m, 1h30m or 90s"
 
@@ -292,8 +293,9 @@ NETWORK_CHECKS = (
 SCRATCH_CHECKS: tuple[Check, ...] = (_keys_of_other_architectures,)
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks of the section `distillation`: keys that exclude each other, or that belong to another kind of student.
+# -- checks of section distillation ----------------------------------------------------------------
+
+# Keys that exclude each other, or that belong to another kind of student.
 
 # Keys of a student that is made of the teacher's layers.
 _OF_LAYERS = ("num_hidden_layers", "layers", "width")
@@ -364,8 +366,9 @@ DISTILLATION_CHECKS: tuple[Check, ...] = (_one_student, _inside_needs_the_same_t
 DISTILLATION_FILES: tuple[Check, ...] = (_files,)  # of which a trained model needs none
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks of the keys that change, freeze or group parameters; which names match is known once there is a network.
+# -- checks of the keys that change, freeze or group parameters ------------------------------------
+
+# Which names match is known once there is a network.
 
 _RATE, _DECAY = "learning_rate", "weight_decay"
 
@@ -445,9 +448,9 @@ def _no_crf(recipe: Recipe) -> Iterator[Finding]:
 PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _no_crf)
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks before training: settings of the Trainer that PaddleNLP refuses only once everything is loaded, or
-# fails on without saying why.
+# -- checks before training: settings of the Trainer -----------------------------------------------
+
+# PaddleNLP refuses them only once everything is loaded, or fails on them without saying why.
 
 MLFLOW = "mlflow"  # what training.report_to calls it; PaddleNLP does not know it
 
@@ -640,9 +643,8 @@ def _labels(recipe: Recipe) -> Iterator[Finding]:
 SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _labels)
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks of keys that not every task reads, and the checks of each task.
-#
+# -- checks of keys that not every task reads, and of each task ------------------------------------
+
 # A key without effect would mislead readers of the recipe.
 
 
@@ -740,8 +742,9 @@ TASK_CHECKS: tuple[Check, ...] = (
 )
 
 
-# --------------------------------------------------------------------------------------------------
-# Checks before training only: is there a model to start from, data to train on, and do the files exist.
+# -- checks before training: model and data --------------------------------------------------------
+
+# Is there a model to start from, data to train on, and do the files exist.
 
 
 def _some_model(recipe: Recipe) -> Iterator[Finding]:
