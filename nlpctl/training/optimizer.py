@@ -21,15 +21,17 @@ _UNDECAYED = ("bias", "norm")  # PaddleNLP's Trainer exempts names that contain 
 
 
 @dataclass(frozen=True)
-class Setting:
-    """The settings of one parameter: peak learning rate and weight decay."""
+class RateAndDecay:
+    """Of one parameter: its peak learning rate and its weight decay."""
 
     learning_rate: float
     weight_decay: float
 
 
-def settings(network: Any, section: OptimizerSection, learning_rate: float, weight_decay: float) -> dict[str, Setting]:
-    """Name -> setting of every trained parameter; a shared parameter appears under one of its names.
+def rates_and_decays(
+    network: Any, section: OptimizerSection, learning_rate: float, weight_decay: float
+) -> dict[str, RateAndDecay]:
+    """By the name of every trained parameter; a shared parameter appears under one of its names.
 
     Biases and normalisation layers decay only if a group says so. UserError for a group that matches no parameter or
     only frozen ones, and for layer_decay with a network without numbered layers.
@@ -41,7 +43,7 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
             first_names.setdefault(id(parameter), name)
     rates = _layer_rates(network, first_names.values(), section.layer_decay)
     by_name = {
-        name: Setting(learning_rate * rate, 0.0 if any(part in name for part in _UNDECAYED) else weight_decay)
+        name: RateAndDecay(learning_rate * rate, 0.0 if any(part in name for part in _UNDECAYED) else weight_decay)
         for name, rate in rates.items()
     }
     for i, group in enumerate(section.groups):
@@ -58,33 +60,34 @@ def settings(network: Any, section: OptimizerSection, learning_rate: float, weig
 
 
 def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
-    """A summary of the trained parameters, JSON-prepared: counts, changes by the recipe, and the distinct settings.
+    """A summary of the trained parameters, JSON-prepared: counts, changes by the recipe, and the distinct rates
+    and decays.
 
-    UserError as for `settings`.
+    UserError as for `rates_and_decays`.
     """
     training = recipe.training
     if training.optimizer is not None:  # the user's own decides on its groups
         return {**parameter_counts(model.network), **model.changes.summary(), "optimizer": []}
-    by_name = settings(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
+    by_name = rates_and_decays(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
     parameters = named(model.network)
-    names_of: dict[Setting, list[str]] = {}
-    for name, setting in by_name.items():
-        names_of.setdefault(setting, []).append(name)
+    names_of: dict[RateAndDecay, list[str]] = {}
+    for name, each in by_name.items():
+        names_of.setdefault(each, []).append(name)
     groups = [
         {
-            "learning_rate": setting.learning_rate,
-            "weight_decay": setting.weight_decay,
+            "learning_rate": each.learning_rate,
+            "weight_decay": each.weight_decay,
             "parameters": count(parameters[name] for name in names),
             "first": names[0],
             "names": len(names),
         }
-        for setting, names in names_of.items()
+        for each, names in names_of.items()
     ]
     return {**parameter_counts(model.network), **model.changes.summary(), "optimizer": groups}
 
 
 def describe_groups(groups: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The distinct settings for the console, line by line."""
+    """The distinct rates and decays for the console, line by line."""
     return [
         f"  learning rate {group['learning_rate']:.3g}, weight decay {group['weight_decay']:.3g}: "
         f"{group['parameters']:,} parameters, {group['first']}"
@@ -107,12 +110,12 @@ def build_optimizer(
     _, options = Trainer.get_optimizer_cls_and_kwargs(args)
     if args.fp16_opt_level == "O2":
         options["multi_precision"] = True
-    by_name = settings(network, section, args.learning_rate, args.weight_decay)
+    by_name = rates_and_decays(network, section, args.learning_rate, args.weight_decay)
     parameters = named(network)
-    for name, setting in by_name.items():
-        parameters[name].optimize_attr["learning_rate"] = setting.learning_rate / args.learning_rate
+    for name, each in by_name.items():
+        parameters[name].optimize_attr["learning_rate"] = each.learning_rate / args.learning_rate
     return DecayPerParameter(
-        {parameters[name].name: setting.weight_decay for name, setting in by_name.items()},
+        {parameters[name].name: each.weight_decay for name, each in by_name.items()},
         learning_rate=scheduler,
         parameters=[parameters[name] for name in by_name],
         weight_decay=args.weight_decay,

@@ -30,7 +30,7 @@ from nlpctl.models.pruned import Kept, encoder_layers, keep_layers, prune
 from nlpctl.models.weights import read_weights_file
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.training.fast_cpu import fast_cpu
-from nlpctl.training.optimizer import settings
+from nlpctl.training.optimizer import rates_and_decays
 
 RECORDED = Path(__file__).parent / "encoders" / "modernbert"
 LABELS = ("neg", "mid", "pos")
@@ -207,7 +207,7 @@ def test_fewer_layers_of_a_recipe(folder):
 
 
 def test_learning_rates_by_layer(folder):
-    found = settings(load(folder).network, OptimizerSection(layer_decay=0.5), 1.0, 0.01)
+    found = rates_and_decays(load(folder).network, OptimizerSection(layer_decay=0.5), 1.0, 0.01)
     rates = {name: setting.learning_rate for name, setting in found.items()}
     assert rates["classifier.weight"] == rates["head.dense.weight"] == rates["modernbert.encoder.norm.weight"] == 1
     assert rates["modernbert.encoder.layers.3.gate.weight"] == 1 / 2

@@ -12,7 +12,7 @@ from nlpctl.config.schema import GroupSection, OptimizerSection
 from nlpctl.errors import UserError
 from nlpctl.models.changes import freeze, tie
 from nlpctl.models.parameters import named
-from nlpctl.training.optimizer import Setting, ZeroMissingGradients, build_optimizer, settings
+from nlpctl.training.optimizer import RateAndDecay, ZeroMissingGradients, build_optimizer, rates_and_decays
 
 RATE, DECAY = 1e-2, 0.1
 
@@ -113,23 +113,24 @@ def test_a_step_is_as_long_as_the_parameter_s_rate(tmp_path):
 
 def test_layer_decay():
     net = network()
-    found = settings(net, OptimizerSection(layer_decay=0.5), 1.0, DECAY)
+    found = rates_and_decays(net, OptimizerSection(layer_decay=0.5), 1.0, DECAY)
     rates = {name: setting.learning_rate for name, setting in found.items()}
     assert rates["classifier.weight"] == rates["ernie.pooler.dense.weight"] == 1.0
     assert [rates[f"ernie.encoder.layers.{i}.linear1.bias"] for i in (2, 1, 0)] == [0.5, 0.25, 0.125]
     assert rates["ernie.embeddings.word_embeddings.weight"] == 0.0625
     own = OptimizerSection((GroupSection(("ernie.encoder.layers.0",), learning_rate=3.0),), 0.5)
-    assert settings(net, own, 1.0, DECAY)["ernie.encoder.layers.0.norm1.weight"] == Setting(3.0, 0.0)
+    assert rates_and_decays(net, own, 1.0, DECAY)["ernie.encoder.layers.0.norm1.weight"] == RateAndDecay(3.0, 0.0)
 
 
 def test_frozen_and_tied_parameters():
     net = network()
     tie(net, [["ernie.encoder.layers.0", "ernie.encoder.layers.2"]], "k")
     freeze(net, ["ernie.embeddings"], "k")
-    found = settings(net, OptimizerSection((GroupSection(("ernie.encoder.layers.2",), learning_rate=7.0),)), 1.0, DECAY)
+    section = OptimizerSection((GroupSection(("ernie.encoder.layers.2",), learning_rate=7.0),))
+    found = rates_and_decays(net, section, 1.0, DECAY)
     assert not any(name.startswith("ernie.embeddings") for name in found)
     assert not any(name.startswith("ernie.encoder.layers.2") for name in found)  # once, under its first name
-    assert found["ernie.encoder.layers.0.linear1.weight"] == Setting(7.0, DECAY)
+    assert found["ernie.encoder.layers.0.linear1.weight"] == RateAndDecay(7.0, DECAY)
     assert {id(named(net)[name]) for name in found} == {id(each) for each in net.parameters() if not each.stop_gradient}
 
 
@@ -144,11 +145,11 @@ def test_groups_that_match_nothing(section, message):
     net = network()
     freeze(net, ["ernie.embeddings"], "k")
     with pytest.raises(UserError, match=message):
-        settings(net, section, 1.0, 0.0)
+        rates_and_decays(net, section, 1.0, 0.0)
 
 
 def test_layer_decay_needs_layers():
     net = network()
     net.base_model_prefix = "other"
     with pytest.raises(UserError, match="optimizer.layer_decay: .*no numbered layers"):
-        settings(net, OptimizerSection(layer_decay=0.9), 1.0, 0.0)
+        rates_and_decays(net, OptimizerSection(layer_decay=0.9), 1.0, 0.0)
