@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.user_code import describe_error, import_function
+from nlpctl.config.user_code import describe_error, import_code, kind_of_code
 from nlpctl.errors import UserError
-from nlpctl.training.user_loss import Loss, import_loss, user_loss
+from nlpctl.training.user_loss import CRITERION, Loss, import_loss, user_loss
 
 if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
@@ -22,17 +22,16 @@ Rows = Sequence[Mapping[str, Any]]
 Predict = Callable[[Rows], list[dict[str, Any]]]  # rows of the data file to the answers of `nlpctl predict`
 Scores = dict[str, float]
 
-_CRITERION, _EVALUATE = "compression.criterion", "compression.evaluate"
-_OF_TRAINING = "training.criterion"
+OF_COMPRESSION, EVALUATE = kind_of_code("compression.criterion"), kind_of_code("compression.evaluate")
 
 
 def check_user_code(recipe: Recipe) -> None:
-    """UserError if a function that section compression names cannot be imported."""
+    """UserError if a function that section compression names cannot be imported, or takes other arguments."""
     section = recipe.compression
     if section.criterion is not None:
-        import_loss(section.criterion, _CRITERION)
+        import_loss(OF_COMPRESSION, section.criterion)
     if section.evaluate is not None:
-        _import_score(section.evaluate)
+        import_code(EVALUATE, section.evaluate)
 
 
 def label_loss(recipe: Recipe, task: Task) -> Loss:
@@ -41,9 +40,9 @@ def label_loss(recipe: Recipe, task: Task) -> Loss:
 
     UserError: see `user_loss`.
     """
-    for name, key in ((recipe.compression.criterion, _CRITERION), (recipe.training.criterion, _OF_TRAINING)):
+    for kind, name in ((OF_COMPRESSION, recipe.compression.criterion), (CRITERION, recipe.training.criterion)):
         if name is not None:
-            return user_loss(name, key, task)
+            return user_loss(kind, name, task)
     return task.loss
 
 
@@ -55,21 +54,17 @@ def user_scores(recipe: Recipe, predict: Predict, rows: Rows) -> Scores:
     name = recipe.compression.evaluate
     if name is None:
         return {}
-    function = _import_score(name)
+    function = import_code(EVALUATE, name)
     try:
         returned = function(predict, rows)
     except Exception as error:
-        raise UserError(f"{name} failed: {describe_error(error, __file__)}", _EVALUATE, "fix the function") from None
+        raise UserError(f"{name} failed: {describe_error(error, __file__)}", EVALUATE.key, "fix the function") from None
     scores = dict(returned) if isinstance(returned, Mapping) else {"score": returned}
     wrong = [key for key, value in scores.items() if not _is_number(value)]
     if wrong or not scores:
         message = f"{name} returned {returned!r}"[:200]
-        raise UserError(message, _EVALUATE, "return a number, or a dict of names and numbers")
+        raise UserError(message, EVALUATE.key, "return a number, or a dict of names and numbers")
     return {str(key): float(value) for key, value in scores.items()}
-
-
-def _import_score(name: str) -> Callable[..., Any]:
-    return import_function(name, _EVALUATE, "a function (predict, rows) that returns a score")
 
 
 def _is_number(value: Any) -> bool:

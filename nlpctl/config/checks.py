@@ -41,20 +41,18 @@ from nlpctl.config.schema import (
     value_of,
 )
 from nlpctl.config.tasks import KNOWN_TASKS, TaskInfo, find_task, known_tasks, scores, unknown_prompt
-from nlpctl.config.user_code import named_code
+from nlpctl.config.user_code import CODE_KEYS, names_of
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import install, is_installed
 from nlpctl.names import and_more, link_hint, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
 
-FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
-
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS, *SEARCH_CHECKS)
-    to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    to_train = (*PROCESS_CHECKS, *USER_CODE_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
     checks = (*always, *to_train, *SCRATCH_CHECKS, *DISTILLATION_FILES) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
@@ -130,15 +128,6 @@ def _budget(recipe: Recipe) -> Iterator[Finding]:
         yield from _parsed("compression.budget", recipe.compression.budget, parse_budget, _BUDGET_FORM)
 
 
-def _functions(recipe: Recipe) -> Iterator[Finding]:
-    section = recipe.compression
-    for name, text in (("evaluate", section.evaluate), ("criterion", section.criterion)):
-        if text is not None and not FUNCTION.fullmatch(text):
-            key = f"compression.{name}"
-            message = f"{key} {text!r} is not of the form package.module:function"
-            yield Finding((key,), message, "for example my_project.scores:mine")
-
-
 def _algorithms(recipe: Recipe) -> Iterator[Finding]:
     if "min_max" in (recipe.compression.algo_list or ()):
         message = "compression.algo_list: PaddlePaddle takes min_max and then quantises nothing"
@@ -159,7 +148,6 @@ def _batch_sizes(recipe: Recipe) -> Iterator[Finding]:
 COMPRESSION_CHECKS: tuple[Check, ...] = (
     _widths,
     _budget,
-    _functions,
     _algorithms,
     _input_type,
     _batch_sizes,
@@ -550,14 +538,6 @@ TRAINING_CHECKS: tuple[Check, ...] = (
 # -- checks of the user's code, which a recipe names as module:function ----------------------------
 
 
-def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
-    for kind, name in named_code(recipe):
-        if not FUNCTION.fullmatch(name):
-            function = kind.key.rpartition(".")[2]
-            message = f"{kind.key} {name!r} is not of the form package.module:function"
-            yield Finding((kind.key,), message, f"for example my_project.parts:my_{function}")
-
-
 def _user_optimizer(recipe: Recipe) -> Iterator[Finding]:
     if recipe.training.optimizer is None:
         return
@@ -589,7 +569,7 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
 
 
-PART_CHECKS: tuple[Check, ...] = (_form_of_user_code, _user_optimizer, _user_loss, _lonely_preprocessing)
+USER_CODE_CHECKS: tuple[Check, ...] = (_user_optimizer, _user_loss, _lonely_preprocessing)
 
 
 # -- checks of section search that need the rest of the recipe -------------------------------------
@@ -992,6 +972,18 @@ def _ranges(recipe: Recipe) -> Iterator[Finding]:
                 yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
 
 
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
+
+
+def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
+    """What an opened folder names is refused where it would be imported, and a command may not need it."""
+    for key in CODE_KEYS:
+        for name in () if _of_a_run(recipe, key) else names_of(recipe, key):
+            if not _FUNCTION.fullmatch(name):
+                message = f"{key} {name!r} is not of the form package.module:function"
+                yield Finding((key,), message, f"for example my_project.parts:my_{key.rpartition('.')[2]}")
+
+
 def _no_pipes(recipe: Recipe) -> Iterator[Finding]:
     """A pipe without a writer waits for ever, and every input is read more than once."""
     for dotted in (*INPUT_PATHS, *TEXT_PATHS):
@@ -1181,6 +1173,7 @@ def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     _ranges,
+    _form_of_user_code,
     _no_pipes,
     _model_is_one_thing,
     _best_model,

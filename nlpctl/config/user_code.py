@@ -3,6 +3,10 @@
 What the recipe of an opened folder names (a run, a model, an export) is `Unnamed`: it is imported only once the user
 names it too, on the command line or in a recipe file of her own. Else whoever sends a folder would run code: a name
 needs no file in it, since runpy:run_path takes any.
+
+Where it is called: data/open_split.py reads by data.reader, data/changed_rows.py by data.map and data.filter;
+models/user_network.py builds a network of model.network; training/user_code.py imports all that a training calls, and
+tries it on a few rows; training/user_loss.py makes a loss of a criterion; compress/user_code.py has that of `compress`.
 """
 
 from __future__ import annotations
@@ -69,11 +73,15 @@ CODE_KINDS: tuple[CodeKind, ...] = (
     CodeKind("training.preprocess_logits_for_metrics", ("logits", "labels"), "a tensor", changes_training=False),
     CodeKind("training.callbacks", (), "a paddlenlp.trainer.TrainerCallback", changes_training=False),
 )
+COMPRESSION_KINDS: tuple[CodeKind, ...] = (  # of `nlpctl compress`
+    CodeKind("compression.criterion", ("outputs", "labels"), "the mean loss of the batch, a scalar tensor"),
+    CodeKind("compression.evaluate", ("predict", "rows"), "a number, or a dict of names and numbers"),
+)
 
 
 def kind_of_code(key: str) -> CodeKind:
     """The entry of `key`."""
-    return next(kind for kind in CODE_KINDS if kind.key == key)
+    return next(kind for kind in (*CODE_KINDS, *COMPRESSION_KINDS) if kind.key == key)
 
 
 def names_of(recipe: Recipe, key: str) -> tuple[str, ...]:
@@ -83,7 +91,7 @@ def names_of(recipe: Recipe, key: str) -> tuple[str, ...]:
 
 
 def named_code(recipe: Recipe) -> Iterator[tuple[CodeKind, str]]:
-    """All code that the recipe names, and of which kind it is."""
+    """All code that the recipe names but for `nlpctl compress`, and of which kind it is."""
     for kind in CODE_KINDS:
         for name in names_of(recipe, kind.key):
             yield kind, name
@@ -93,7 +101,7 @@ def named_code(recipe: Recipe) -> Iterator[tuple[CodeKind, str]]:
 
 _STUDENT = "distillation.model.network"
 # Every key that names code. A new one must be here, or an opened folder could run what it names.
-CODE_KEYS = (*(kind.key for kind in CODE_KINDS), "compression.criterion", "compression.evaluate", _STUDENT)
+CODE_KEYS = (*(kind.key for kind in (*CODE_KINDS, *COMPRESSION_KINDS)), _STUDENT)
 _HERE = Path()
 _COMPUTING = ("model.network", "training.criterion")  # they compute what gradients are of
 _ANSWERING = ("data.", "model.")  # all that a command needs which trains nothing

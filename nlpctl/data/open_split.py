@@ -9,7 +9,7 @@ from typing import Any
 
 from nlpctl.config.input_formats import PLAIN
 from nlpctl.config.schema import SPLITS, DataSection, SplitFilesSection
-from nlpctl.config.user_code import describe_error, import_function, require_rows_named
+from nlpctl.config.user_code import describe_error, import_code, kind_of_code, require_rows_named
 from nlpctl.data.changed_rows import ChangedRows, unmapped_source
 from nlpctl.data.readers.annotated import AnnotatedTask, OnlyAnnotated
 from nlpctl.data.readers.annotation_rows import recognised_format
@@ -230,7 +230,7 @@ class FunctionRows:
         return f"{self.reader}({', '.join(str(path) for path in self.files)})"
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        function = import_function(self.reader, "data.reader", "a function that yields dicts")
+        function = import_code(kind_of_code("data.reader"), self.reader)
         # Without files the reader is called once, without arguments.
         calls: list[tuple[str, ...]] = [(str(path),) for path in self.files]
         for arguments in calls or [()]:

@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.config.user_code import import_code, kind_of_code, named_code
+from nlpctl.config.user_code import import_code, named_code
 from nlpctl.data.rows.examples import require_full_batch
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import TrainingData, read_training_data
@@ -33,9 +33,8 @@ from nlpctl.runtime.worker import Worker, listen_for_interrupts
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.run_setup import TrainOptions, open_run
 from nlpctl.training.several_machines import compare_machines, launch_on_machines
-from nlpctl.training.user_loss import import_loss
+from nlpctl.training.user_loss import CRITERION, import_loss
 
-CRITERION = kind_of_code("training.criterion")
 _GRACE = 5.0  # seconds for the process that imports the user's code to end by itself
 
 
@@ -133,7 +132,5 @@ def _importer(recipe: Recipe) -> Callable[[Any], None]:
 
 def _import(named: Any) -> None:
     kind, name = named
-    if kind == CRITERION:
-        import_loss(name, kind.key)
-    else:
-        import_code(kind, name)
+    imports = import_loss if kind == CRITERION else import_code
+    imports(kind, name)

@@ -37,7 +37,7 @@ from nlpctl.training.arguments import training_arguments
 from nlpctl.training.batches import training_cut
 from nlpctl.training.dev_scores import DevScores, UserMetrics
 from nlpctl.training.fast_cpu import fast_cpu
-from nlpctl.training.user_loss import Loss, user_loss
+from nlpctl.training.user_loss import CRITERION, Loss, user_loss
 
 OPTIMIZER, SCHEDULER = kind_of_code("training.optimizer"), kind_of_code("training.scheduler")
 COLLATOR, CALLBACKS = kind_of_code("training.data_collator"), kind_of_code("training.callbacks")
@@ -178,7 +178,7 @@ def load_user_code(recipe: Recipe, task: Task) -> UserCode:
         console.note(f"{kind.key}: {name}{'' if file is None else f' ({file})'}")
     return UserCode(
         recipe,
-        criterion=None if training.criterion is None else user_loss(training.criterion, "training.criterion", task),
+        criterion=None if training.criterion is None else user_loss(CRITERION, training.criterion, task),
         metrics=None if training.compute_metrics is None else UserMetrics(recipe, task),
         callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS.key)),
         make_optimizer=None if training.optimizer is None else import_code(OPTIMIZER, training.optimizer),
@@ -346,7 +346,7 @@ def _try_optimizer(code: UserCode, setup: ProcessSetup, network: Any) -> None:
 
 
 def _blamed(code: UserCode) -> str:
-    return NETWORK.key if code.criterion is None else "training.criterion"
+    return NETWORK.key if code.criterion is None else CRITERION.key
 
 
 def _returned(name: str, value: Any, key: str, hint: str) -> UserError:

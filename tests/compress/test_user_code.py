@@ -47,6 +47,9 @@ CODE = """
     def missing(predict, rows):
         return {"first": None}
 
+    def lonely(predict):
+        return 1.0
+
     def fails(predict, rows):
         return rows[7]
 """
@@ -141,3 +144,5 @@ def test_functions_are_looked_for_before_any_work(given):
     check_user_code(given(evaluate="share", criterion="twice"))
     with pytest.raises(UserError, match="has no 'shape' .did you mean 'share'"):
         check_user_code(given(evaluate="shape"))
+    with pytest.raises(UserError, match="is called as .*predict, rows"):
+        check_user_code(given(evaluate="lonely"))

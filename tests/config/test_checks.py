@@ -11,11 +11,11 @@ from nlpctl.config.checks import (
     DATA_CHECKS,
     NETWORK_CHECKS,
     PARAMETER_CHECKS,
-    PART_CHECKS,
     PROCESS_CHECKS,
     SCRATCH_CHECKS,
     TASK_CHECKS,
     TRAINING_CHECKS,
+    USER_CODE_CHECKS,
     check,
     refuse_half_precision_on_cpu,
 )
@@ -373,6 +373,8 @@ WHOLE = {
     "_form_of_user_code": [
         (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
         (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form"),
+        (GOOD + "compression: {evaluate: scores.py}", ":4", "compression.evaluate 'scores.py' is not of the form"),
+        (GOOD + "distillation: {model: {network: Net}}", ":4", "distillation.model.network 'Net' is not of the form"),
     ],
 }
 
@@ -385,7 +387,7 @@ def cases() -> list:
 
 def test_every_check_has_a_case() -> None:
     checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
-    checks += PART_CHECKS + SCRATCH_CHECKS
+    checks += USER_CODE_CHECKS + SCRATCH_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
     assert {check.__name__ for check in checks} - {"_checks_of_the_task"} == set(CASES) | set(WHOLE)
 
