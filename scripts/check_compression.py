@@ -173,7 +173,7 @@ def _compared(bench: StepExecutor, folder: Path, simulated: Path) -> dict[str, A
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.engines.choice import open_choice, runnable_here
     from nlpctl.engines.parity import Parity
-    from nlpctl.engines.samples import task_and_encoder
+    from nlpctl.tasks.base import task_and_encoder
 
     recipe, manifest, setup = recipe_for_export(bench.recipe, folder), read_manifest(folder), bench.setup
     task, encoder = task_and_encoder(folder, recipe)

@@ -56,9 +56,10 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
 
     UserError if its inputs or outputs are not those of the task's network.
     """
-    from nlpctl.engines.samples import sample_batches, task_and_encoder
+    from nlpctl.engines.samples import sample_batches
     from nlpctl.formats.program import read_program
     from nlpctl.graphs.to_static import input_specs, name_outputs
+    from nlpctl.tasks.base import task_and_encoder
 
     described = resolve_source(source).folder
     if described is None:

@@ -324,7 +324,7 @@ class StepExecutor:
         if export not in self._parities:
             from nlpctl.engines.choice import open_choice, runnable_here
             from nlpctl.engines.parity import LARGEST_BATCH, Parity
-            from nlpctl.engines.samples import task_and_encoder
+            from nlpctl.tasks.base import task_and_encoder
 
             folder, setup = self.output / export, self.setup
             manifest = read_manifest(folder)
@@ -341,7 +341,7 @@ def int8_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Batch]:
     """The batches of training rows that a step's calibration names, for the export `origin`. `recipe`: reads text as
     its network does."""
     from nlpctl.engines.parity import batches_of
-    from nlpctl.engines.samples import task_and_encoder
+    from nlpctl.tasks.base import task_and_encoder
 
     wanted = step.calibration
     assert wanted is not None

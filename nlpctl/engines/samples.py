@@ -9,24 +9,12 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch, raise_failure
-from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_to_compare
 from nlpctl.data.text.encoder import TextEncoder
-from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.models.folder import read_trained_description
-from nlpctl.models.tokenizer import export_tokenizer
-from nlpctl.tasks.base import Task, trained_task
+from nlpctl.tasks.base import Task, task_and_encoder
 
 TIMED_ROWS, MOST_BATCHES = 128, 16  # for timing: rows, and batches of each size
-
-
-def task_and_encoder(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
-    """The task and the text encoder of an export. UserError if a file is damaged."""
-    description = read_trained_description(folder)
-    tokenizer = export_tokenizer(folder)
-    task = trained_task(recipe, LabelSet(description.labels), description.thresholds, description.calibration)
-    return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer))
 
 
 def synthetic_rows(folder: Path, own: Recipe, rows: int) -> tuple[Task, TextEncoder, tuple[Any, ...]]:

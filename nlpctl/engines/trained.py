@@ -19,12 +19,11 @@ from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.engines.auto import OpenedEngine, RowCount, open_predictor
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.pipeline import FeatureIndex, chunk_of, chunks, evaluation_pipeline
-from nlpctl.engines.samples import task_and_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Predictions, Task, task_class, trained_task
+from nlpctl.tasks.base import Predictions, Task, task_and_encoder, task_class, trained_task
 
 
 @dataclass(frozen=True)

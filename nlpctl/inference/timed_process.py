@@ -255,8 +255,8 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
 
 def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.engines.choice import open_choice
-    from nlpctl.engines.samples import task_and_encoder
     from nlpctl.engines.trained import TrainedModel, open_network
+    from nlpctl.tasks.base import task_and_encoder
 
     if candidate.choice is None:
         return open_network(candidate.recipe, setup, candidate.source)

@@ -199,9 +199,9 @@ def _of_export(
 ) -> tuple[Calibration, dict[str, Any]]:
     """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
     from nlpctl.engines.choice import open_choice, runnable_here
-    from nlpctl.engines.samples import task_and_encoder
     from nlpctl.engines.speeds import reason_of
     from nlpctl.engines.trained import TrainedModel
+    from nlpctl.tasks.base import task_and_encoder
     from nlpctl.tasks.calibration import calibrated, recalibrated
     from nlpctl.tasks.intervals import full_report
 

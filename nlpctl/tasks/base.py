@@ -22,10 +22,13 @@ from nlpctl.data.batches.collate import Batch, Collator
 from nlpctl.data.rows.examples import FeatureList
 from nlpctl.data.rows.labels import LabelSet, given_labels
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
+from nlpctl.models.folder import read_trained_description
 from nlpctl.models.head_labels import wanted_labels
+from nlpctl.models.tokenizer import export_tokenizer
 from nlpctl.tasks.confidence import Confidences
 from nlpctl.tasks.tallies import Tallies
 
@@ -369,6 +372,14 @@ def trained_task(
     if task_info(recipe.task).reads(key) and recipe.set_by_flag(key):
         thresholds = None
     return make_task(recipe, labels, thresholds, calibration)
+
+
+def task_and_encoder(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
+    """The task and the text encoder of an export. UserError if a file is damaged."""
+    description = read_trained_description(folder)
+    tokenizer = export_tokenizer(folder)
+    task = trained_task(recipe, LabelSet(description.labels), description.thresholds, description.calibration)
+    return task, build_encoder(task.adapt_tokenizer(recipe, tokenizer))
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
