@@ -71,7 +71,24 @@ def export(
     final = output if output is not None else _default_output(recipe, source, layout)
     with sole_writer(final):
         _refuse_output(final, source, layout, overwrite)
-        return _export(recipe, source, request, final, layout)
+        if layout in WEIGHTS:
+            return _export_weights(recipe, source, final, layout)
+        if request.data is not None:
+            require_rows(task_rows(recipe.task, recipe.data), request.data)
+        else:
+            require_rows_named(recipe.data)
+        setup = set_up_process(recipe)
+        with sigterm_interrupts(), ExitStack() as stack:
+            with writing(final, ELSEWHERE):
+                folder = stack.enter_context(staged_dir(final))
+            if layout is None:
+                from nlpctl.export.write_export import write_export  # imports Paddle, for which the process is set up
+
+                return ExportResult(final, write_export(recipe, setup, source, folder, final, request))
+            made, manifest = stack.enter_context(existing_or_temporary(recipe, setup, source, request))
+            with writing(final, ELSEWHERE):
+                layouts.layout(layout).write_repository(made, manifest, folder, _model_name(recipe, source))
+        return ExportResult(final, manifest)
 
 
 def _export_weights(recipe: Recipe, source: str, final: Path, layout: str) -> ExportResult:
@@ -90,27 +107,6 @@ def _export_weights(recipe: Recipe, source: str, final: Path, layout: str) -> Ex
             network = model.predictor.network
             left_out = write_weights(layout, recipe, model, network, folder, of_model, final.name)
     return ExportResult(final, None, left_out)
-
-
-def _export(recipe: Recipe, source: str, request: ExportRequest, final: Path, layout: str | None) -> ExportResult:
-    if layout in WEIGHTS:
-        return _export_weights(recipe, source, final, layout)
-    if request.data is not None:
-        require_rows(task_rows(recipe.task, recipe.data), request.data)
-    else:
-        require_rows_named(recipe.data)
-    setup = set_up_process(recipe)
-    with sigterm_interrupts(), ExitStack() as stack:
-        with writing(final, ELSEWHERE):
-            folder = stack.enter_context(staged_dir(final))
-        if layout is None:
-            from nlpctl.export.write_export import write_export  # imports Paddle, for which the process is now set up
-
-            return ExportResult(final, write_export(recipe, setup, source, folder, final, request))
-        made, manifest = stack.enter_context(_exported(recipe, setup, source, request))
-        with writing(final, ELSEWHERE):
-            layouts.layout(layout).write_repository(made, manifest, folder, _model_name(recipe, source))
-    return ExportResult(final, manifest)
 
 
 def _check_weights_layout(layout: str, recipe: Recipe, source: str) -> None:
@@ -154,7 +150,8 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
     formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
     precisions = (inference.precision if inference.precision in OWN_GRAPHS[formats[0]] else "fp32",)
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` stores the graphs, which saves this step")
-    with _exported(recipe, setup, source, ExportRequest(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
+    request = ExportRequest(formats, precisions, rows=QUICK_ROWS)
+    with existing_or_temporary(recipe, setup, source, request) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):
             where, hint = recipe.where("inference.precision"), "take @[precisions=fp32], or auto"
             raise RunFailed(f"no {precisions[0]} graph of this model passed the comparison", where, hint)
@@ -162,7 +159,7 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
 
 
 @contextlib.contextmanager
-def _exported(
+def existing_or_temporary(
     recipe: Recipe, setup: ProcessSetup, source: str, request: ExportRequest
 ) -> Iterator[tuple[Path, ExportManifest]]:
     """`source` if it is an export, else a temporary export of it."""

@@ -11,7 +11,6 @@ import paddle
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import rows_for_int8, rows_to_compare
@@ -21,9 +20,9 @@ from nlpctl.engines.samples import timing_batches
 from nlpctl.engines.speeds import SIZES
 from nlpctl.engines.trained import load_network
 from nlpctl.errors import NlpctlError, Problem, RunFailed
-from nlpctl.export.precisions import dev_scores, time_graphs
 from nlpctl.export.report import write_report
 from nlpctl.export.request import ELSEWHERE, ExportRequest
+from nlpctl.export.scores_and_speeds import dev_scores, time_graphs
 from nlpctl.export.strategies import FP16, INT8, GraphBuildContext
 from nlpctl.export.verify import RefusedGraph, compare_graphs, remove_graph
 from nlpctl.files import writing
@@ -91,10 +90,7 @@ def write_export(
 
     # What "auto" chooses by: scores of lower precisions on dev, and speeds.
     if request.scored:
-        metric = scores(recipe.task)[0]
-        info = task_info(recipe.task)
-        falling = info is not None and metric in info.falling
-        on_dev, calibrations = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
+        on_dev, calibrations = dev_scores(folder, manifest, setup, task, encoder)
         if calibrations and task.calibration is not None:
             with writing(final, ELSEWHERE):
                 write_calibration(folder, dataclasses.replace(task.calibration, ways=calibrations))

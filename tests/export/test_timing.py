@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.engines.speeds import conditions
-from nlpctl.export import precisions as timing
-from nlpctl.export.precisions import time_graphs
+from nlpctl.export import scores_and_speeds as timing
+from nlpctl.export.scores_and_speeds import time_graphs
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup

@@ -1,4 +1,4 @@
-"""The scores of an export's lower precisions on dev, by which "auto" accepts them, and how honest they are there."""
+"""What "auto" chooses by: the scores of an export's lower precisions on dev, with their calibrations; and speeds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.open_split import has_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import spread
@@ -35,14 +36,11 @@ def dev_scores(
     setup: ProcessSetup,
     task: Task,
     encoder: TextEncoder,
-    metric: str,
-    falling: bool,
 ) -> tuple[DevScores | None, dict[str, Calibration]]:
     """The scores of every precision below fp32 that this machine runs, beside that of fp32; and by their names the
     calibrations of those that need one of their own.
 
-    `metric`: a score of the task's report; `falling`: less of it is better.
-    A choice whose engine fails on these rows is left out, with a warning.
+    The score is the first of the task. A choice whose engine fails on these rows is left out, with a warning.
     None and nothing if there is no such precision, or no labelled dev data, as next to a copied model.
     """
     choices = runnable_here(manifest, setup)
@@ -55,6 +53,7 @@ def dev_scores(
     except UserError:  # the files are gone, or of another task
         return None, {}
     rows = spread(examples, MOST_ROWS)
+    metric = scores(task.name)[0]
 
     def score(choice: Choice) -> float:
         model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))
@@ -69,18 +68,19 @@ def dev_scores(
 
     calibrations: dict[str, Calibration] = {}
     errors: dict[str, float] = {}  # of the probabilities
-    scores: dict[str, float] = {}
+    on_dev: dict[str, float] = {}
     for choice in [exact, *lower]:
         try:
-            scores[choice.name] = score(choice)
+            on_dev[choice.name] = score(choice)
         except Interrupted:
             raise
         except Exception as error:  # engines raise what they like
             console.warn(f"{choice.name} has no score on dev: {reason_of(error)}")
-    fp32 = scores.pop(exact.name, None)
-    if fp32 is None or not scores:
+    fp32 = on_dev.pop(exact.name, None)
+    if fp32 is None or not on_dev:
         return None, calibrations
-    return DevScores(metric, len(rows), falling, fp32, scores), calibrations
+    falling = metric in task_info(task.name).falling  # less of it is better
+    return DevScores(metric, len(rows), falling, fp32, on_dev), calibrations
 
 
 # -- time the graphs of an export in every engine and precision of this machine, for "auto" --------

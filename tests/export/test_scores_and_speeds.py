@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.export import precisions
+from nlpctl.export import scores_and_speeds
 
 
 @pytest.mark.parametrize(("failing", "expected"), [("bf16", {"int8": 0.8}), ("fp32", None)])
@@ -18,7 +18,8 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
 
     ways = [SimpleNamespace(name=each, precision=each) for each in ("fp32", "bf16", "int8")]
     report = lambda rows, found: {"accuracy": 0.8}  # noqa: E731
-    task = SimpleNamespace(name="any", data=None, labels=(), graph_scores=True, report=report, calibration=None)
+    task = SimpleNamespace(name="sequence_classification", data=None, labels=(), report=report)
+    task.graph_scores, task.calibration = True, None
     task.confidences = lambda *_: None
     for name, value in {
         "runnable_here": lambda *_: ways,
@@ -28,7 +29,7 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
         "open_choice": opened,
         "TrainedModel": lambda *_: SimpleNamespace(predictions=lambda *_: []),
     }.items():
-        monkeypatch.setattr(precisions, name, value)
-    found, _ = precisions.dev_scores(tmp_path, None, None, task, None, "accuracy", False)
+        monkeypatch.setattr(scores_and_speeds, name, value)
+    found, _ = scores_and_speeds.dev_scores(tmp_path, None, None, task, None)
     assert (found and found.scores) == expected
     assert f"{failing} has no score on dev: no kernel" in capsys.readouterr().err
