@@ -14,6 +14,7 @@ from typing import Literal
 from nlpctl.compress.scores import CandidateScore, Metric
 from nlpctl.compress.strategies import simplicity
 from nlpctl.compress.timing import RelativeSpeeds
+from nlpctl.engines.choice import ENGINE_FORMATS
 from nlpctl.files import staged_dir
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.calibration import Calibration, write_calibration
@@ -173,9 +174,8 @@ def write_best(row: CandidateScore, best: Path) -> None:
 
 def _runs(graph: Graph, row: CandidateScore) -> bool:
     """Whether the row was measured on `graph`."""
-    format = "onnx" if row.engine == "onnxruntime" else "paddle"
     kept = row.precision if row.precision == "int8" else "fp32"
-    return (graph.format, graph.precision, graph.method) == (format, kept, row.method)
+    return (graph.format, graph.precision, graph.method) == (ENGINE_FORMATS[row.engine], kept, row.method)
 
 
 def _files_of_others(manifest: ExportManifest, graph: Graph) -> set[str]:

@@ -36,10 +36,7 @@ class PtqSettings:
             raise UserError(problems=list(problems))
 
     def _problems(self) -> Iterator[Problem]:
-        if self.algo == "min_max":
-            message = "PaddlePaddle accepts min_max but then quantises nothing: it writes the fp32 graph"
-            yield Problem(message, "compression.algo_list", f"take {' or '.join(ALGORITHMS)}")
-        elif self.algo not in ALGORITHMS:
+        if self.algo not in ALGORITHMS:
             yield _unknown(self.algo, "compression.algo_list", ALGORITHMS)
         if self.weight_quantize_type not in (known := ("channel_wise_abs_max", "abs_max")):
             yield _unknown(self.weight_quantize_type, "compression.weight_quantize_type", known)
