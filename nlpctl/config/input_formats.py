@@ -2,6 +2,16 @@
 
 A new format is a module in data/readers/ and an entry of INPUT_FORMATS. data.format and `predict` take its name, files
 with its endings are taken for it, and whatever treats formats differently asks the entry, not the name.
+
+What no ending tells is asked of the file's content in three places, which differ on purpose:
+
+    data/open_split.py (_format_of)        training and scores: the task is known; a tagger's .txt is conll or segmented
+    data/predict_input.py (_input_file)    `predict`: a .txt has a text per line, and is refused where it seems to be
+                                           conll or JSON; of spans the rows are read, since an answer repeats them
+    datatools/file_sniffer.py (_format)    `nlpctl new`: no task yet, so that a .txt may be any of them; the recipe then
+                                           names what training would not tell
+
+All of them ask recognised_format (data/readers/annotation_rows.py) what another program has annotated.
 """
 
 from __future__ import annotations
