@@ -4,6 +4,9 @@ The similarity of two texts is the Jaccard index of their sets of character n-gr
 each of a number of hash functions, the smallest hash of the text's n-grams: two texts agree at a place of it with
 a probability equal to their similarity (Broder 1997). Texts that agree on all places of one band are compared
 exactly, so nothing below the threshold is reported; of pairs at 0.8 about 0.2 % are missed, at 0.9 next to none.
+
+datasketch has signatures and bands too, as an object per text and dictionaries; but no bound on the pairs of a crowd
+(CROWD), and most of this module would stay: what counts as a letter, rows of several texts, the exact similarity.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The Chinese of the texts that `language.say` is given, under their English, and with the same places.
 
-A place may have its number where Chinese has another order: {1} 中的 {0}. Terms are those of docs/zh-CN.
+A place may have its number where Chinese has another order: {1} 中的 {0}. Terms are those of docs/zh-CN. Chinese has no
+plural forms, so gettext would bring no more than the lookup, and a file to compile.
 """
 
 from __future__ import annotations
