@@ -32,9 +32,12 @@ class Refused(Exception):
         return {"errors": [_problem_json(problem) for problem in self.problems[:SHOWN]]}
 
 
-def last_response(refused: Refused) -> bytes:
-    """The whole HTTP response, after which the connection is closed; for where no application answers."""
-    body = json.dumps(refused.content()).encode()
+def last_response(refused: Refused, content: Mapping[str, str] | None = None) -> bytes:
+    """The whole HTTP response, after which the connection is closed; for where no application answers.
+
+    `content`: of the body, in place of that of `refused`.
+    """
+    body = json.dumps(content or refused.content()).encode()
     headers = {"Content-Type": "application/json", **refused.headers, "Connection": "close"}
     lines = [f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"]
     lines += [f"{name}: {value}" for name, value in headers.items()]

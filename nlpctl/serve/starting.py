@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import json
 import os
 import signal
 import socket
@@ -21,7 +20,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
-from nlpctl.serve.requests import Refused
+from nlpctl.serve.requests import Refused, last_response
 from nlpctl.serve.settings import ServeSettings
 
 # -- the address of a service. It is bound before the model is loaded, which takes seconds. --------
@@ -175,10 +174,8 @@ class Starting:
 
     def _response(self, path: str) -> bytes:
         problem = Problem(f"the service is starting: {self.stage}", hint="try again after 1 s")
-        content = {"status": "starting", "reason": self.stage} if path in HEALTH else Refused(503, problem).content()
-        body = json.dumps(content).encode()
-        head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
-        return f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+        refused = Refused(503, problem, headers={"Retry-After": "1"})
+        return last_response(refused, {"status": "starting", "reason": self.stage} if path in HEALTH else None)
 
 
 class Stopped(BaseException):
