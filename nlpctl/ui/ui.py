@@ -53,7 +53,7 @@ def show_ui(folder: Path, host: str, port: int) -> None:
     """
     next(find_runs(folder), None)  # fails early where there is no such folder
     with bound_socket(ServeSettings(host=host, port=port)) as listening:
-        from nlpctl.serve.server import PageServer
+        from nlpctl.ui.page_server import PageServer
 
         with TriedModels() as models:
             told = f"showing the runs of {folder} on {url(listening)} (Ctrl-C stops)"
