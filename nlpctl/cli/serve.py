@@ -77,9 +77,9 @@ def serve(
     from nlpctl.runtime.interrupt import sigterm_waits
 
     with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
-        from nlpctl.serve.serve import ServeSettings
+        from nlpctl.serve.secrets import read_secrets, warn_of_open_files
         from nlpctl.serve.serve import serve as run_service
-        from nlpctl.serve.settings import read_secrets, warn_of_open_files
+        from nlpctl.serve.settings import ServeSettings
 
     settings = ServeSettings(
         host=host,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -19,21 +18,9 @@ from nlpctl.data.passthrough_columns import json_line
 from nlpctl.errors import Problem
 from nlpctl.layout import TRUNCATED
 from nlpctl.names import whole_number
-from nlpctl.serve.batcher import Batcher
-from nlpctl.serve.metrics import (
-    CONTENT_TYPE,
-    SECONDS,
-    Counter,
-    Gauge,
-    Histogram,
-    Snapshot,
-    exposition,
-    process_metrics,
-    snapshots,
-)
+from nlpctl.serve.metrics import CONTENT_TYPE, exposition
 from nlpctl.serve.requests import (
     JSON_TYPE,
-    BodyReader,
     Refused,
     Rows,
     busy,
@@ -43,7 +30,8 @@ from nlpctl.serve.requests import (
     stopping,
     unusable,
 )
-from nlpctl.serve.settings import ApiKeys, ServeSettings
+from nlpctl.serve.service import Service
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import HEALTH
 from nlpctl.spelling import option
 
@@ -78,57 +66,6 @@ _ERROR = {
     },
     "required": ["errors"],
 }
-
-
-@dataclass
-class Service:
-    """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
-
-    `find_faster`: called in a thread of its own, once the service answers; goes over to a faster engine. `access`: None
-    opens all paths; those of HEALTH are always open. `metrics_of_all`: of all processes of the service, where it has
-    several.
-    """
-
-    reader: BodyReader
-    batcher: Batcher
-    settings: ServeSettings
-    facts: Callable[[], Mapping[str, str]]
-    keys: tuple[str, ...]  # keys that a row must have, for /openapi.json
-    report: Callable[[BaseException], None]
-    find_faster: Callable[[], None] | None = None
-    access: ApiKeys | None = None
-    metrics_of_all: Callable[[], Awaitable[list[Snapshot]]] | None = None
-    stopping: bool = False
-    unfinished: int = 0  # requests that were still running at the end, and got 503
-    arriving: int = 0  # requests whose bodies are being read
-    arrived: int = 0  # requests of all paths since the start
-    handshakes: set[asyncio.Task[Any]] = field(default_factory=set)  # of TLS; before them there is no connection
-    requests: Counter = field(
-        default_factory=lambda: Counter("nlpctl_requests_total", "Requests by path and status.", ("path", "status"))
-    )
-    seconds: Histogram = field(
-        default_factory=lambda: Histogram(
-            "nlpctl_request_seconds", "Seconds of an answered request, including its arrival.", SECONDS
-        )
-    )
-
-    cut: Counter = field(
-        default_factory=lambda: Counter(
-            "nlpctl_connections_cut_total", "Connections that the service ended: too many, or too slow.", ("reason",)
-        )
-    )
-
-    truncated: Counter = field(
-        default_factory=lambda: Counter(
-            "nlpctl_truncated_rows_total", "Answered rows that were cut at data.max_seq_length."
-        )
-    )
-
-    def metrics(self) -> list[Snapshot]:
-        facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
-        stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
-        own = (facts, stopping, self.requests, self.seconds, self.cut, self.truncated)
-        return snapshots([*own, *self.batcher.metrics, *process_metrics()])
 
 
 def make_app(service: Service) -> Callable[..., Awaitable[None]]:

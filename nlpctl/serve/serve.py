@@ -13,8 +13,9 @@ from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK
 from nlpctl.inference.open_model import find_model
 from nlpctl.names import subject
 from nlpctl.runtime.machine import refuse_processes
+from nlpctl.serve.secrets import Secrets
 from nlpctl.serve.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
-from nlpctl.serve.settings import Secrets, ServeSettings
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import Starting, Stopped, bound_socket, sigterm_stops, url
 from nlpctl.serve.workers import serve_side_by_side
 
@@ -53,8 +54,7 @@ def _serve_alone(
         starting.stage = "preparing the process"
         setup = set_up_to_serve(recipe, source)
         starting.stage = "loading the model and choosing its engine"
-        service = make_service(recipe, setup, source, settings)
-        service.access = secrets.access
+        service = make_service(recipe, setup, source, settings, secrets.access)
         from nlpctl.serve.app import make_app
         from nlpctl.serve.server import Server
 

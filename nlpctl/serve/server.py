@@ -20,8 +20,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from nlpctl import console
 from nlpctl.errors import Problem
 from nlpctl.names import counted
-from nlpctl.serve.app import Service
 from nlpctl.serve.requests import Refused, last_response, stopping
+from nlpctl.serve.service import Service
 from nlpctl.serve.settings import LAST_BATCH, LAST_CALLS
 from nlpctl.serve.starting import BACKLOG, NO_REQUEST, cannot_listen, limit_handshake
 

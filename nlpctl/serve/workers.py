@@ -35,8 +35,9 @@ from nlpctl.runtime.worker import RemoteProcess, Worker, call_parent, start_reso
 from nlpctl.runtime.worker_pool import MOST_LOSSES, Job, WorkerPool, answering
 from nlpctl.runtime.worker_slots import shares
 from nlpctl.serve.metrics import Snapshot, join_workers
+from nlpctl.serve.secrets import ApiKeys, Secrets, read_tls
 from nlpctl.serve.service import make_service, note_serving, note_starting, note_stopping, set_up_to_serve
-from nlpctl.serve.settings import ApiKeys, Secrets, ServeSettings, read_tls
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import Starting, Stopped, url
 
 if TYPE_CHECKING:
@@ -324,8 +325,9 @@ class ServeWorker:
 
     def __init__(self, config: ServeWorkerConfig, listening: socket.socket):
         setup = set_up_to_serve(config.recipe, config.source)
-        self._service = make_service(config.recipe, setup, config.source, config.settings, config.rows)
-        self._service.access = config.access
+        self._service = make_service(
+            config.recipe, setup, config.source, config.settings, config.access, config.rows
+        )
         self._listening = listening
 
         from nlpctl.serve.app import make_app

@@ -14,10 +14,11 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.rows.text_rows import TextRows
-from nlpctl.serve.app import Service, make_app
+from nlpctl.serve.app import make_app
 from nlpctl.serve.batcher import Batcher
 from nlpctl.serve.requests import BodyReader
 from nlpctl.serve.server import Server
+from nlpctl.serve.service import Service
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket
 

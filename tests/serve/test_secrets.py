@@ -16,7 +16,8 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.serve.requests import Refused
-from nlpctl.serve.settings import ApiKeys, ServeSettings, read_api_keys, tls_context, warn_of_open_files
+from nlpctl.serve.secrets import ApiKeys, read_api_keys, tls_context, warn_of_open_files
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import Starting, bound_socket, url
 
 KEY = "correct-horse-battery-staple"

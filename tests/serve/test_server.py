@@ -17,11 +17,12 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.rows.text_rows import TextRows
 from nlpctl.errors import UserError
 from nlpctl.serve import serve
-from nlpctl.serve.app import Service
 from nlpctl.serve.batcher import Batcher
 from nlpctl.serve.requests import BodyReader
+from nlpctl.serve.secrets import Secrets
 from nlpctl.serve.server import QUIET
-from nlpctl.serve.settings import Secrets, ServeSettings
+from nlpctl.serve.service import Service
+from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import bound_socket, cannot_listen, url
 from tests.serve.conftest import SETTINGS, Running
 
