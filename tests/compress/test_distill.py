@@ -16,15 +16,16 @@ from nlpctl.compress.costs import row_counter, trained_rows
 from nlpctl.compress.networks import training
 from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, place_losses, train_student
 from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
-from nlpctl.compress.networks.teacher import key_of, open_teacher, varied_examples
+from nlpctl.compress.networks.teacher import open_teacher, varied_examples
 from nlpctl.compress.networks.training import load_source, read_data
 from nlpctl.compress.plan import make_plan
 from nlpctl.compress.strategies import Distill
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import with_student
-from nlpctl.config.schema import DistillationSection, ModelSection, ScratchSection
+from nlpctl.config.schema import DataSection, DistillationSection, ModelSection, ScratchSection
 from nlpctl.data.batches.collate import Collator, raise_failure
-from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.rows.text_rows import TextExample, TextRows
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.pipeline import prediction_pipeline
 from nlpctl.errors import Interrupted, RunFailed, UserError
@@ -279,7 +280,8 @@ def test_a_student_that_reads_other_places_is_told(tmp_path: Path) -> None:
     recipe, source, setup = opened(tmp_path, ("question_answering", "bert"), *WINDOWS)
     teacher = open_teacher(recipe, source, setup)
     row = next(iter(read_data(recipe, teacher.model).train))
-    collate = TaughtCollator(teacher.task.collator(teacher.encoder, labelled=True), {key_of(row): np.zeros((1, 2))}, 2)
+    plain = teacher.task.collator(teacher.encoder, labelled=True)
+    collate = TaughtCollator(plain, teacher.rows, {teacher.rows.key(row): np.zeros((1, 2))}, 2)
     with pytest.raises(RunFailed, match="the teacher reads 1 places"):
         raise_failure(collate(teacher.task.features(row, teacher.encoder)))
 
@@ -324,11 +326,11 @@ def test_a_reader_learns_each_windows_logits_at_their_places(tmp_path: Path) -> 
     recipe, source, setup = opened(tmp_path, ("question_answering", "bert"), *WINDOWS)
     teacher = open_teacher(recipe, source, setup)
     rows = list(read_data(recipe, teacher.model).train)
-    answers = dict(zip(map(key_of, rows), teacher.answers(rows, 4), strict=True))
+    answers = dict(zip(map(teacher.rows.key, rows), teacher.answers(rows, 4), strict=True))
     features = [feature for row in rows for feature in teacher.task.features(row, teacher.encoder)]
     assert len(features) > len(rows)
     plain = teacher.task.collator(teacher.encoder, labelled=True)
-    batch = TaughtCollator(plain, answers, 2)(features)
+    batch = TaughtCollator(plain, teacher.rows, answers, 2)(features)
     inputs = {name: paddle.to_tensor(batch[name]) for name in ("input_ids", "token_type_ids")}
     with paddle.no_grad():
         outputs = np.stack([each.numpy() for each in teacher.network(**inputs)], -1)
@@ -383,11 +385,12 @@ def test_layers_of_a_student() -> None:
 
 def test_generated_examples_are_new_and_the_same_again(tmp_path: Path) -> None:
     recipe, _, _ = opened(tmp_path, ("sequence_classification", "bert"), MORE_TEXTS)
-    rows = [TextExample(text, None, 0) for text in ("the room was clean", "a dirty bed", "好的房间", "房间很差")]
-    found = varied_examples(recipe, rows, {"bed": ["sofa"]}, None)
-    assert 0 < len(found) <= 2 * len(rows)
-    assert found == varied_examples(recipe, rows, {"bed": ["sofa"]}, None)
-    keys = [key_of(example) for example in (*rows, *found)]
+    rows = task_rows(recipe.task, recipe.data)
+    read = [TextExample(text, None, 0) for text in ("the room was clean", "a dirty bed", "好的房间", "房间很差")]
+    found = varied_examples(recipe, rows, read, {"bed": ["sofa"]}, None)
+    assert 0 < len(found) <= 2 * len(read)
+    assert found == varied_examples(recipe, rows, read, {"bed": ["sofa"]}, None)
+    keys = [rows.key(example) for example in (*read, *found)]
     assert len(set(keys)) == len(keys)
     assert all(example.label is None for example in found)
     chinese = [example.text for example in found if not example.text.isascii()]
@@ -525,7 +528,7 @@ def test_an_error_of_the_teachers_answers_is_handed_on():
         def arrays(self, examples, encodings):
             return {"input_ids": np.zeros((len(examples), 1), np.int64)}
 
-    row = TextExample("good", None, 0)
-    collate = TaughtCollator(Ids(None, 8, with_labels=True), {key_of(row): np.zeros((1, 2))}, width=3)
+    row, rows = TextExample("good", None, 0), TextRows(DataSection())
+    collate = TaughtCollator(Ids(None, 8, with_labels=True), rows, {rows.key(row): np.zeros((1, 2))}, width=3)
     with pytest.raises(RunFailed, match="making a batch failed: ValueError"):
         raise_failure(collate([row]))

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 
 from nlpctl.config.tasks import SEQUENCE_CLASSIFICATION
+from nlpctl.data.rows.text_rows import TextExample, TextRows
 
 GRADING = dataclasses.replace(
     SEQUENCE_CLASSIFICATION,
@@ -17,9 +18,24 @@ GRADING = dataclasses.replace(
     metrics=("distance", "accuracy", "loss"),
     falling=("distance", "loss"),
     task="new_task:grading",
+    rows="new_task:GradedRows",
     mistakes="have another grade",
     network_class=None,
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Graded(TextExample):
+    """A text with a grade, and who gave it."""
+
+    guest: str | None
+
+
+class GradedRows(TextRows):
+    """Rows of a text and its grade, and of who gave it."""
+
+    def read(self, values, labels):
+        return Graded(**dataclasses.asdict(super().read(values, labels)), guest=values.get("guest"))
 
 
 @functools.cache

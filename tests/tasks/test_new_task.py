@@ -11,7 +11,12 @@ import numpy as np
 import pytest
 
 from nlpctl.cli.app import main
+from nlpctl.compress.networks.distill import train_student
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import with_student
 from nlpctl.config.tasks import task_info
+from nlpctl.runtime.process import set_up_process
+from nlpctl.runtime.run_directory import RunDirectory
 
 GRADES = ("bad", "fair", "good")
 RECIPE = """\
@@ -91,6 +96,17 @@ def test_it_is_compressed_in_processes_that_know_it(run: Path, capsys: pytest.Ca
     report = json.loads((run / "compress" / "report.json").read_text())
     assert report["metric"]["name"] == "distance"
     assert any("ort-dynamic" in row["name"] for row in report["rows"])
+
+
+def test_a_student_learns_from_it(run: Path, tmp_path: Path) -> None:
+    """Also from varied texts, which are examples of its own class."""
+    own = {f"model.from_scratch.{key}": value for key, value in
+           {"architecture": "bag_of_embeddings", "unit": "words", "min_frequency": 1, "embedding_size": 8}.items()}
+    given = {f"distillation.{key}": value for key, value in {"generate.copies": 1, **own}.items()}
+    changes = {"training.max_steps": 2, "training.report_to": "none", **given}
+    recipe = with_student(load_recipe(run, [Override(key, str(value), "--set") for key, value in changes.items()]))
+    train_student(recipe, str(run / "model"), RunDirectory(tmp_path / "student"), set_up_process(recipe))
+    assert "distance" in json.loads((tmp_path / "student" / "metrics.json").read_text())["dev"]
 
 
 def test_it_can_be_explained_as_what_it_is_made_of(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,13 +36,10 @@ from nlpctl.compress.networks.student import (
 from nlpctl.compress.networks.teacher import (
     Answers,
     Teacher,
-    key_of,
     open_teacher,
     part_of,
-    texts_of,
     unlabelled_examples,
     varied_examples,
-    without_label,
 )
 from nlpctl.compress.networks.training import read_data, train_network
 from nlpctl.compress.user_code import label_loss
@@ -54,7 +51,7 @@ from nlpctl.data.batches.question_features import Window
 from nlpctl.data.batches.tagged_features import TaggedWindow
 from nlpctl.data.predict_input import open_input
 from nlpctl.data.rows.examples import ExampleList
-from nlpctl.data.rows.task_rows import task_rows
+from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
@@ -78,10 +75,10 @@ Prepare = Callable[[LoadedModel], LayerLosses | None]
 class TaughtCollator(Collator):
     """The batches of a task with the teacher's logits; zeros for a text without the teacher's answer (dev rows)."""
 
-    def __init__(self, inner: Collator, answers: Answers, width: int):
-        """`inner`: the task's own; `answers`: the teacher's; `width`: of the student's logits."""
+    def __init__(self, inner: Collator, rows: TaskRows, answers: Answers, width: int):
+        """`inner`: the task's own; `answers`: the teacher's, by the key of `rows`; `width`: of the student's logits."""
         super().__init__(inner.encoder, inner.max_length, inner.with_labels)
-        self.inner, self.answers, self.width = inner, answers, width
+        self.inner, self.rows, self.answers, self.width = inner, rows, answers, width
 
     def encodings(self, examples: Sequence[Any], tell_cut: bool = True) -> list[Encoding]:
         return self.inner.encodings(examples, tell_cut)
@@ -92,7 +89,7 @@ class TaughtCollator(Collator):
         windows = isinstance(examples[0], TaggedWindow | Window)
         logits = np.zeros((rows, length, self.width) if windows else (rows, self.width), np.float32)
         for row, feature in zip(logits, examples, strict=True):
-            answer = self.answers.get(key_of(feature.example if windows else feature))
+            answer = self.answers.get(self.rows.key(feature.example if windows else feature))
             if answer is None:
                 continue
             if windows:
@@ -123,7 +120,8 @@ class Taught(Task):
         # super() is the class of the task, made known in `taught`, and not Task itself, where this is abstract.
         collate = super().collator(encoder, labelled=labelled)  # type: ignore[safe-super]
         width = len(self.output_names) if task_info(self.name).of_tokens else len(self.labels)
-        return TaughtCollator(collate, self.teacher_answers, width) if labelled else collate
+        rows = task_rows(self.name, self.data)
+        return TaughtCollator(collate, rows, self.teacher_answers, width) if labelled else collate
 
     def training_loss(
         self,
@@ -291,11 +289,11 @@ def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path)
     if more and task_info(recipe.task).of_tokens:
         teacher.task.check_data("train", more, teacher.encoder)  # as training does, but before the teacher answers
     if section.generate.copies:
-        words = dict.fromkeys(word for row in rows for text in texts_of(row) for word in text)
+        words = dict.fromkeys(word for row in rows for text in data.rows.words(row) for word in text)
         similar = teacher.similar_words(list(words))
-        more += varied_examples(recipe, [*rows, *more], similar, mask_for(teacher, recipe))
-    asked = {key_of(example): without_label(example) for example in [*rows, *more]}
-    known = {key_of(row) for row in rows}
+        more += varied_examples(recipe, data.rows, [*rows, *more], similar, mask_for(teacher, recipe))
+    asked = {data.rows.key(example): data.rows.unlabelled(example) for example in [*rows, *more]}
+    known = {data.rows.key(row) for row in rows}
     console.note(f"the student learns from {len(rows):,} rows and {len(asked) - len(known):,} more texts")
     examples = list(asked.values())
     given = teacher.kept_answers(folder, examples, recipe.training.per_device_eval_batch_size)

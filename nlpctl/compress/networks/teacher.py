@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import tempfile
-from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -26,14 +25,9 @@ from nlpctl.data.predict_input import open_input
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.multi_label_rows import MultiLabelExample
-from nlpctl.data.rows.question_rows import GoldAnswer, QuestionExample
-from nlpctl.data.rows.tagged_rows import TaggedExample, put_together
-from nlpctl.data.rows.task_rows import TaskRows
-from nlpctl.data.rows.text_rows import TextExample
+from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.data.text.tokenizers import build_encoder
-from nlpctl.data.text.word_spans import is_ideograph, load_jieba
 from nlpctl.engines.engine import DygraphPredictor, Predictor
 from nlpctl.engines.paddle_inference import PaddlePredictor
 from nlpctl.engines.pipeline import chunks, prediction_pipeline
@@ -43,7 +37,6 @@ from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
-from nlpctl.models.viterbi import viterbi
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task, make_task
 
@@ -161,75 +154,30 @@ def unlabelled_examples(recipe: Recipe, rows: TaskRows) -> list[Any]:
 
 
 def varied_examples(
-    recipe: Recipe, examples: Sequence[Any], similar: Mapping[str, Sequence[str]], mask: str | None
+    recipe: Recipe, rows: TaskRows, examples: Sequence[Any], similar: Mapping[str, Sequence[str]], mask: str | None
 ) -> list[Any]:
     """distillation.generate.copies new unlabelled examples per example, without duplicates of each other or of
     `examples`."""
     settings = recipe.distillation.generate
-    parts = [texts_of(example) for example in examples]
+    parts = [rows.words(example) for example in examples]
     vary = Variations([words for texts in parts for words in texts], settings, similar, mask, recipe.training.seed)
-    known = {key_of(example) for example in examples}
+    known = {rows.key(example) for example in examples}
     variations = []
     for _ in range(settings.copies):
         for example, texts in zip(examples, parts, strict=True):
             change = vary.whole if len(texts) == 1 else vary.reworded  # texts of a pair must still match
             varied = [change(words) for words in texts]
-            made = _example(example, varied) if all(varied) else None
-            if made is not None and key_of(made) not in known:
-                known.add(key_of(made))
+            made = rows.with_words(example, varied) if all(varied) else None
+            if made is not None and rows.key(made) not in known:
+                known.add(rows.key(made))
                 variations.append(made)
     return variations
-
-
-def texts_of(example: Any) -> list[Words]:
-    """The texts of an example, each split into words."""
-    if isinstance(example, TaggedExample):
-        return [tuple(example.words())]
-    texts = (example.text,) if example.text_pair is None else (example.text, example.text_pair)
-    return [tuple(load_jieba().lcut(text)) if _unspaced(text) else tuple(text.split()) for text in texts]
-
-
-def key_of(example: Any) -> Any:
-    """The key of an example without its labels, for finding duplicates."""
-    if isinstance(example, TaggedExample):
-        return example.text, example.bounds.tobytes()
-    if isinstance(example, QuestionExample):
-        return example.question, example.context
-    return example.text, example.text_pair
 
 
 def part_of(window: TaggedWindow | Window) -> slice:
     """What a window gives of the logits of its example."""
     first = window.first if isinstance(window, TaggedWindow) else window.earlier
     return slice(first, first + len(window.places))
-
-
-def without_label(example: Any) -> Any:
-    """The same example without labels."""
-    fields = {TextExample: "label", MultiLabelExample: "labels", TaggedExample: "tags", QuestionExample: "answers"}
-    return replace(example, **{fields[type(example)]: None})
-
-
-def _example(model: Any, texts: Sequence[Words]) -> Any | None:
-    """An unlabelled example of the kind of `model` with these words; None if it would be empty."""
-    if isinstance(model, TaggedExample):
-        text, bounds = put_together(texts[0])
-        return None if text.isspace() else TaggedExample(text, bounds, None, model.in_words)
-    joined = list(_joined(texts))
-    if not all(text.strip() for text in joined):
-        return None
-    second = joined[1] if len(joined) == 2 else None
-    return replace(without_label(model), text=joined[0], text_pair=second)
-
-
-def _joined(texts: Sequence[Words]) -> Iterator[str]:
-    """Join words to a text; words of jieba include their white space."""
-    for words in texts:
-        yield ("" if _unspaced("".join(words)) else " ").join(words)
-
-
-def _unspaced(text: str) -> bool:
-    return any(map(is_ideograph, text))
 
 
 AT_ONCE = 2048  # texts sorted by length together; their answers form one file
@@ -247,6 +195,7 @@ class Teacher:
 
     model: LoadedModel
     task: Task
+    rows: TaskRows
     encoder: TextEncoder
     setup: ProcessSetup
     fingerprint: str  # checksum of its weights
@@ -304,37 +253,22 @@ class Teacher:
         return [each for part in parts for each in self._labelled(*map(list, zip(*part, strict=True)))]
 
     def _labelled(self, examples: list[Any], answers: list[np.ndarray]) -> list[Any]:
-        if isinstance(examples[0], TaggedExample):
-            tags = map(self._tags, examples, answers)
-            return [replace(each, tags=array("i", ids.tolist())) for each, ids in zip(examples, tags, strict=True)]
-        if isinstance(examples[0], QuestionExample):
-            spans = map(self._spans, examples, answers)
-            return [replace(each, answers=given) for each, given in zip(examples, spans, strict=True)]
+        decided = self.task.labelled_answers(examples, list(map(self._predictions, examples, answers)))
         labels = self.task.labels
-        decided = self.task.answers(examples, [[answer[0]] for answer in answers])
-        label_ids: list[dict[str, Any]]
-        if isinstance(examples[0], MultiLabelExample):
-            label_ids = [{"labels": tuple(labels.id(name) for name in each["labels"])} for each in decided]
-        else:
-            label_ids = [{"label": labels.id(each["label"])} for each in decided]
-        return [replace(example, **each) for example, each in zip(examples, label_ids, strict=True)]
+        return [self.rows.with_answer(*each, labels) for each in zip(examples, decided, strict=True)]
 
-    def _tags(self, example: TaggedExample, answer: np.ndarray) -> np.ndarray:
-        """Tag ids, int [words]; a CRF decodes each window separately."""
-        if self.task.recipe.model.head != "crf":
-            return answer.argmax(-1)
+    def _predictions(self, example: Any, answer: np.ndarray) -> list[Any]:
+        """What the task makes of the logits of an example; a CRF decodes each window separately."""
         features = self.task.features(example, self.encoder)
-        chains = [answer[part_of(each)] for each in features]
-        return np.concatenate(viterbi(chains, self.network.crf.transitions.numpy()))
-
-    def _spans(self, example: QuestionExample, answer: np.ndarray) -> tuple[GoldAnswer, ...]:
-        """The answer to a question, or none."""
-        features = self.task.features(example, self.encoder)
-        logits = np.zeros((2, len(features), self.task.data.max_seq_length), np.float32)
-        for row, feature in enumerate(features):
-            logits[:, row, feature.places] = answer[part_of(feature)].T
-        given = self.task.answer(example, self.task.predictions(tuple(logits), features))
-        return () if given["answer"] is None else (GoldAnswer(given["answer"], given["start"]),)
+        if not isinstance(features[0], TaggedWindow | Window):
+            return self.task.predictions((answer,), features)
+        logits = np.zeros((len(features), self.task.data.max_seq_length, answer.shape[-1]), np.float32)
+        for row, window in zip(logits, features, strict=True):
+            row[window.places] = answer[part_of(window)]
+        if isinstance(features[0], Window):
+            return self.task.predictions((logits[..., 0], logits[..., 1]), features)
+        crf = self.task.recipe.model.head == "crf"
+        return self.task.predictions((logits, self.network.crf.transitions.numpy()) if crf else (logits,), features)
 
     def _mark(self, examples: Sequence[Any]) -> str:
         """The cache key of answers: the teacher's weights, its windows, and the texts in their order."""
@@ -342,7 +276,7 @@ class Teacher:
         digest = hashlib.sha256(f"{self.fingerprint} {data.max_seq_length} {data.doc_stride}".encode())
         for example in examples:
             # The order matters: answers are stored by position.
-            digest.update(repr(key_of(example)).encode())
+            digest.update(repr(self.rows.key(example)).encode())
         return digest.hexdigest()
 
     def word_vectors(self, words: Sequence[str]) -> np.ndarray:
@@ -401,7 +335,7 @@ def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:
     for parameter in model.network.parameters():
         digest.update(parameter.numpy().tobytes())
     encoder = build_encoder(model.tokenizer)
-    return Teacher(model, task, encoder, setup, digest.hexdigest())
+    return Teacher(model, task, task_rows(recipe.task, recipe.data), encoder, setup, digest.hexdigest())
 
 
 def _giving_logits(task: Task) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nlpctl.data.readers.annotated import Annotated, with_text
@@ -121,6 +121,14 @@ class MultiLabelRows(LabelledTextRows):
 
     def target(self, example: MultiLabelExample) -> Hashable:
         return example.labels
+
+    def unlabelled(self, example: MultiLabelExample) -> MultiLabelExample:
+        return replace(example, labels=None)
+
+    def with_answer(
+        self, example: MultiLabelExample, answer: Mapping[str, Any], labels: LabelSet
+    ) -> MultiLabelExample:
+        return replace(example, labels=tuple(map(labels.id, answer["labels"])))
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError if all examples have the same labels."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nlpctl.data.rows.labels import LabelSet
@@ -118,6 +118,16 @@ class QuestionRows(TaskRows):
     def input_columns(self, example: QuestionExample) -> dict[str, Any]:
         name = {} if example.id is None else {"id": example.id}
         return {**name, **self.passages(example)}
+
+    def key(self, example: QuestionExample) -> Hashable:
+        return example.question, example.context
+
+    def unlabelled(self, example: QuestionExample) -> QuestionExample:
+        return replace(example, answers=None)
+
+    def with_answer(self, example: QuestionExample, answer: Mapping[str, Any], labels: LabelSet) -> QuestionExample:
+        found = () if answer["answer"] is None else (GoldAnswer(answer["answer"], answer["start"]),)
+        return replace(example, answers=found)
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError if no question has an answer."""

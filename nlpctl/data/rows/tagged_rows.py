@@ -231,6 +231,23 @@ class TaggedRows(TaskRows):
         return {**words, self.data.columns.text: example.text}
 
 
+    def key(self, example: TaggedExample) -> Hashable:
+        return example.text, example.bounds.tobytes()
+
+    def unlabelled(self, example: TaggedExample) -> TaggedExample:
+        return dataclasses.replace(example, tags=None)
+
+    def with_answer(self, example: TaggedExample, answer: Mapping[str, Any], labels: LabelSet) -> TaggedExample:
+        return dataclasses.replace(example, tags=array("i", map(labels.id, answer["tags"])))
+
+    def words(self, example: TaggedExample) -> list[tuple[str, ...]]:
+        return [tuple(example.words())]
+
+    def with_words(self, example: TaggedExample, texts: Sequence[Sequence[str]]) -> TaggedExample | None:
+        text, bounds = put_together(texts[0])
+        return None if text.isspace() else TaggedExample(text, bounds, None, example.in_words)
+
+
 class LexicalRows(TaggedRows):
     """Rows of lexical analysis: tagged characters; plain text is cut into characters whatever data.unit says."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from nlpctl.config.input_formats import ENDINGS
@@ -17,6 +18,7 @@ from nlpctl.data.readers.annotated import Annotated
 from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.text.encoder import TextEncoder
+from nlpctl.data.text.word_spans import is_ideograph, load_jieba
 from nlpctl.report.language import Later
 
 Doubt = tuple[Later, str]  # what is probably wrong with a row: the kind, and details or ""
@@ -117,6 +119,33 @@ class TaskRows(ABC):
         """The columns that a person fills in to label an example, None where the label belongs."""
         return {self.label_column: None}
 
+    # -- for `compress --strategy distill` of a `distillable` task ---------------------------------------------------
+    # The defaults are for an example with a `text`, a `text_pair` and a `label`.
+
+    def key(self, example: Any) -> Hashable:
+        """What tells an example from others, whatever their labels are."""
+        return example.text, example.text_pair
+
+    def unlabelled(self, example: Any) -> Any:
+        """The same example without labels."""
+        return replace(example, label=None)
+
+    def with_answer(self, example: Any, answer: Mapping[str, Any], labels: LabelSet) -> Any:
+        """The same example with the labels that an answer gives (`labelled_answers` of the task)."""
+        return replace(example, label=labels.id(answer["label"]))
+
+    def words(self, example: Any) -> list[tuple[str, ...]]:
+        """The texts of an example, each cut into words; those of jieba include white space."""
+        texts = self.passages(example).values()
+        return [tuple(load_jieba().lcut(text)) if _unspaced(text) else tuple(text.split()) for text in texts]
+
+    def with_words(self, example: Any, texts: Sequence[Sequence[str]]) -> Any | None:
+        """The same example without labels, and with other words in place of its own; None if a text would be blank."""
+        joined = [("" if _unspaced("".join(words)) else " ").join(words) for words in texts]
+        if not all(text.strip() for text in joined):
+            return None
+        return replace(self.unlabelled(example), **dict(zip(("text", "text_pair"), joined, strict=False)))
+
     # -- for training ------------------------------------------------------------------------------------------------
 
     def collect_labels(self, source: RowSource) -> LabelSet:
@@ -130,6 +159,10 @@ class TaskRows(ABC):
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError if nothing can be learned from `examples`."""
         return None
+
+
+def _unspaced(text: str) -> bool:
+    return any(map(is_ideograph, text))
 
 
 def task_rows(task: str, data: DataSection) -> TaskRows:
