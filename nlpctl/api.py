@@ -347,16 +347,15 @@ class Model:
 
     def _read_kept(self, values: Iterable[Any], keep: PassthroughColumns) -> Generator[tuple[Any, Answer], None, None]:
         """Examples and bad rows, each with what its answer repeats."""
+        from nlpctl.data.passthrough_columns import KeptRowReader
         from nlpctl.data.readers.row import BadRow
-        from nlpctl.data.rows.examples import ExampleReader
 
-        reader, checked = ExampleReader(self._rows, None), False
+        reader, checked = KeptRowReader(self._rows, keep), False
         for row in GivenRows(self._rows, values, "texts", labelled=False):
             if not (checked or isinstance(row, BadRow)):
                 keep.check(row.values, f"{row.source}{row.line}")
                 checked = True
-            example = reader.read(row)
-            yield example, {} if isinstance(row, BadRow) else keep.select(self._rows, row.values, example)
+            yield reader.read(row)
 
     def _answers(self, values: Iterable[Any], keep: PassthroughColumns, truncated: bool) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
@@ -367,7 +366,7 @@ class Model:
         pairs = list(self._read_kept(values, keep))
         read = KeptRows(pairs)
         bad = [row for row in read if isinstance(row, BadRow)]
-        if bad and not self._skips:
+        if bad and self._recipe.data.on_bad_row == "error":
             problems, hint = problems_of(bad), _remedy(bad, self._rows.data.columns)
             if len(problems) == 1 < len(bad):  # a column of a DataFrame that has another name
                 raise UserError(problems[0].message, problems[0].where, hint)
@@ -427,20 +426,12 @@ class Model:
         self, read: KeptRows, predictions: Predictions, truncated: bool
     ) -> tuple[list[Answer], UserError | None]:
         """The answers to the rows of a chunk; up to the first bad row if a bad row is an error."""
-        from nlpctl.data.passthrough_columns import with_kept
-        from nlpctl.data.readers.row import BadRow
-        from nlpctl.inference.predict import row_answers
+        from nlpctl.inference.predict import answers_with_kept
 
-        end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
-        error = None
-        if end < len(read):
-            error = UserError(read[end].reason, read[end].where, _remedy([read[end]], self._rows.data.columns))
-        found = row_answers(self._rows, self._trained.task, read[:end], predictions.first(end), truncated)
-        return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
-
-    @property
-    def _skips(self) -> bool:
-        return self._recipe.data.on_bad_row == "skip"
+        answers, bad = answers_with_kept(self._rows, self._trained.task, read, predictions, truncated)
+        if bad is None:
+            return answers, None
+        return answers, UserError(bad.reason, bad.where, _remedy([bad], self._rows.data.columns))
 
 
 def _with_frames_written(

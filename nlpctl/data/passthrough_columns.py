@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.config.input_formats import INPUT_FORMATS
-from nlpctl.data.readers.row import BadRow
+from nlpctl.data.readers.row import BadRow, Row
+from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
@@ -66,6 +67,18 @@ def parse_keep(names: str | Iterable[str]) -> PassthroughColumns:
     if not keys or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):
         raise UserError(f"{names!r} names no keys", "@[keep]", "give keys such as id,date; or all, or none")
     return PassthroughColumns(keys)
+
+
+class KeptRowReader:
+    """Turns rows into examples, each with what its answer repeats."""
+
+    def __init__(self, rows: TaskRows, keep: PassthroughColumns):
+        self._rows, self._keep, self._reader = rows, keep, ExampleReader(rows, None)
+
+    def read(self, row: Row | BadRow) -> tuple[Any, dict[str, Any]]:
+        """The example in `row`, or a BadRow; and what is kept of it."""
+        example = self._reader.read(row)
+        return example, {} if isinstance(row, BadRow) else self._keep.select(self._rows, row.values, example)
 
 
 class KeptRows(list[Any]):

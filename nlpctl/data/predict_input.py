@@ -24,7 +24,7 @@ from typing import Any, BinaryIO, Literal
 
 from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS, PLAIN
-from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
+from nlpctl.data.passthrough_columns import KEEP_NONE, KeptRowReader, PassthroughColumns, keep_by_default
 from nlpctl.data.readers.annotation_rows import SPANS, recognised_format
 from nlpctl.data.readers.lines import refuse_other_encodings
 from nlpctl.data.readers.packed import packing, suffix_of, unpacked, unpacking_errors_as_user_errors
@@ -33,7 +33,7 @@ from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.data.readers.segmented import is_segmented
 from nlpctl.data.readers.tables import says_separator, separated, table_records
-from nlpctl.data.rows.examples import BadRowLog, ExampleReader
+from nlpctl.data.rows.examples import BadRowLog
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.extras import install
@@ -131,13 +131,14 @@ class PredictInput:
         """
         checked, count = keep is None, 0
         for file in self.files:
-            reader = KeptRowReader(self.task_rows, file, keep)
-            for row in rows_at(file, self.task_rows, ReadPosition(), wanted_columns(self.task_rows, file, reader.keep)):
+            kept = kept_columns(file, keep)
+            reader = KeptRowReader(self.task_rows, kept)
+            for row in rows_at(file, self.task_rows, ReadPosition(), wanted_columns(self.task_rows, file, kept)):
                 count += 1
                 if count <= skip:
                     continue
                 if not (checked or isinstance(row, BadRow)):
-                    reader.keep.check(row.values, f"{row.source}:{row.line}")
+                    kept.check(row.values, f"{row.source}:{row.line}")
                     checked = True
                 yield reader.read(row)
         if not count and self.format != PLAIN:
@@ -151,21 +152,17 @@ def wanted_columns(rows: TaskRows, file: InputFile, keep: PassthroughColumns) ->
     return "id", *(name for name in asdict(rows.data.columns).values() if name is not None)
 
 
-class KeptRowReader:
-    """Turns the rows of a file into examples, each with what its answer repeats."""
+def kept_columns(file: InputFile, keep: PassthroughColumns | None) -> PassthroughColumns:
+    """What answers to the rows of `file` repeat: `keep`, or what its format keeps by default.
 
-    def __init__(self, rows: TaskRows, file: InputFile, keep: PassthroughColumns | None):
-        """UserError if lines of plain text are to keep something."""
-        self.keep = keep_by_default(file.format) if keep is None else keep
-        if self.keep.names and file.format == PLAIN:
-            hint = "leave it out; a file with more columns is read with @[format=tsv], csv or jsonl"
-            raise UserError("a line of plain text has nothing else to keep", "@[keep]", hint)
-        self._rows, self._reader = rows, ExampleReader(rows, None)
-
-    def read(self, row: Any) -> tuple[Any, dict[str, Any]]:
-        """The example in `row`, or a BadRow; and what is kept of it."""
-        example = self._reader.read(row)
-        return example, {} if isinstance(row, BadRow) else self.keep.select(self._rows, row.values, example)
+    UserError if lines of plain text are to keep something.
+    """
+    if keep is None:
+        return keep_by_default(file.format)
+    if keep.names and file.format == PLAIN:
+        hint = "leave it out; a file with more columns is read with @[format=tsv], csv or jsonl"
+        raise UserError("a line of plain text has nothing else to keep", "@[keep]", hint)
+    return keep
 
 
 def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:

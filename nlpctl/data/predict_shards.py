@@ -19,19 +19,19 @@ from typing import Any, BinaryIO
 
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.tasks import load
-from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, keep_by_default
+from nlpctl.data.passthrough_columns import KEEP_NONE, KeptRowReader, PassthroughColumns, keep_by_default
 from nlpctl.data.predict_input import (
     InputFile,
-    KeptRowReader,
     Part,
     PredictInput,
     ReadPosition,
+    kept_columns,
     rows_at,
     wanted_columns,
 )
 from nlpctl.data.readers.lines import MAX_LINE
 from nlpctl.data.readers.row import BadRow, Row, is_bad
-from nlpctl.data.rows.examples import SHOWN
+from nlpctl.data.rows.examples import SHOWN, ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 
@@ -195,7 +195,7 @@ def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> 
     marked = not format.whole and format.row_groups is None
     columns = wanted_columns(rows, file, keep_by_default(file.format) if keep is None else keep)
     try:
-        reader = KeptRowReader(rows, file, KEEP_NONE)
+        reader = ExampleReader(rows, None)
         for count, row in enumerate(rows_at(file, rows, part.position, columns), 1):
             if not isinstance(row, BadRow):
                 if not good and keep is not None:
@@ -203,7 +203,7 @@ def scan(source: PredictInput, part: Range, keep: PassthroughColumns | None) -> 
                 good = True
                 if marked and count > MARK_EVERY * (len(marks) + 1):
                     marks.append((count - 1, row.line))
-            example, _ = reader.read(row)
+            example = reader.read(row)
             if is_bad(example):
                 bad += 1
                 if len(first) < SHOWN:
@@ -265,8 +265,9 @@ class ShardRows:
         """Examples and bad rows, each with what its answer repeats. UserError if the input has become shorter."""
         for piece in self.shard.pieces:
             file, count = self.source.files[piece.file], 0
-            reader = KeptRowReader(self.source.task_rows, file, keep)
-            columns = wanted_columns(self.source.task_rows, file, reader.keep)
+            kept = kept_columns(file, keep)
+            reader = KeptRowReader(self.source.task_rows, kept)
+            columns = wanted_columns(self.source.task_rows, file, kept)
             for count, row in enumerate(rows_at(file, self.source.task_rows, piece.position, columns), 1):
                 yield reader.read(row)
                 if count == piece.rows:

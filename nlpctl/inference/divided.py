@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.config.input_formats import INPUT_FORMATS
 from nlpctl.config.schema import Recipe
 from nlpctl.data.passthrough_columns import KEEP_NONE, PassthroughColumns, parse_keep
-from nlpctl.data.predict_input import InputFile, KeptRowReader, PredictInput
+from nlpctl.data.predict_input import InputFile, PredictInput, kept_columns
 from nlpctl.data.predict_shards import Range, Scanned, Shard, countable, cut_input, cut_shards, with_lines
 from nlpctl.data.readers.packed import packing
 from nlpctl.data.rows.examples import BadRowLog
@@ -258,7 +258,7 @@ def _refuse_rows(source: PredictInput, cut: _Cut, keep: PassthroughColumns | Non
     if not cut.rows:
         raise source.no_rows()
     for file in source.files:
-        KeptRowReader(source.task_rows, file, keep)
+        kept_columns(file, keep)
     first = next((scanned for scanned in cut.scanned if scanned.good), None)
     if first is not None and first.unkept is not None:
         raise first.unkept

@@ -150,8 +150,11 @@ def refuse_output(output: Path, overwrite: bool) -> None:
 def check_bad_row(row: BadRow, policy: str) -> None:
     """UserError for a bad row if data.on_bad_row is "error"."""
     if policy == "error" and is_bad(row):
-        hint = "fix the row, or skip bad rows: @[data.on_bad_row=skip]"
-        raise UserError(row.reason, where=row.where, hint=hint)
+        raise _bad_row_error(row)
+
+
+def _bad_row_error(row: BadRow) -> UserError:
+    return UserError(row.reason, row.where, "fix the row, or skip bad rows: @[data.on_bad_row=skip]")
 
 
 _FIRST = ("pooling", "embedding_size", "scale", "margin")  # keys of retrieval in the notes of older versions
@@ -292,23 +295,25 @@ class PredictionRun:
             yield self._answer_chunk(chunk, pipeline.predictions(chunk, self.batch_size))
 
     def _answer_chunk(self, rows: KeptRows, predictions: Predictions) -> AnsweredChunk:
-        policy, bad = self.recipe.data.on_bad_row, 0
-        lines: list[str] = []
-        answers = row_answers(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
-        truncated = len(predictions.truncated)
-        for row, answer, kept in zip(rows, answers, rows.kept, strict=True):
-            if is_bad(row):
-                bad += 1
-                try:
-                    check_bad_row(row, policy)
-                except UserError as error:
-                    return AnsweredChunk(_joined(lines), len(rows), bad, truncated, error)
-            lines.append(json_line(with_kept(answer, kept)))
-        return AnsweredChunk(_joined(lines), len(rows), bad, truncated, None)
+        answers, bad = answers_with_kept(self.source.task_rows, self.model.task, rows, predictions, self.truncated)
+        lines = "".join(f"{json_line(answer)}\n" for answer in answers)
+        error = None if bad is None else _bad_row_error(bad)
+        return AnsweredChunk(lines, len(rows), sum(map(is_bad, rows)), len(predictions.truncated), error)
 
 
-def _joined(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def answers_with_kept(
+    columns: TaskRows, task: Task, rows: KeptRows, predictions: Predictions, truncated: bool
+) -> tuple[list[dict[str, Any]], BadRow | None]:
+    """`row_answers`, each with the kept part of its row; and None.
+
+    Where a bad row is an error (data.on_bad_row): the answers to the rows before the first bad one, and this row.
+    """
+    answers = row_answers(columns, task, rows, predictions, truncated)
+    whole = [with_kept(answer, kept) for answer, kept in zip(answers, rows.kept, strict=True)]
+    bad = next((place for place, row in enumerate(rows) if is_bad(row)), None)
+    if bad is None or columns.data.on_bad_row == "skip":
+        return whole, None
+    return whole[:bad], rows[bad]
 
 
 def bad_row_answer(row: BadRow) -> dict[str, Any]:

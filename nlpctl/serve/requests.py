@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from nlpctl.data.passthrough_columns import KEEP_ALL, KeptRows, with_kept
+from nlpctl.data.passthrough_columns import KEEP_ALL, KeptRowReader, KeptRows, with_kept
 from nlpctl.data.readers.json_rows import RepeatedKey, json_reason, json_type, object_row, unique_keys
 from nlpctl.data.readers.row import MISSING, BadRow
-from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import Problem
 from nlpctl.names import listed, nearest
@@ -109,10 +108,9 @@ class BodyReader:
     """Reads bodies: one row as an object, or several as a list of objects, with the keys of a line of jsonl."""
 
     def __init__(self, task_rows: TaskRows, max_rows: int, max_characters: int):
-        self._task_rows = task_rows
         self._required, self._text_columns = task_rows.required(labelled=False), task_rows.text_columns()
         self._skip = task_rows.data.on_bad_row == "skip"
-        self._reader = ExampleReader(task_rows, None)
+        self._reader = KeptRowReader(task_rows, KEEP_ALL)
         self._max_rows, self._max_characters = max_rows, max_characters
 
     def read(self, body: bytes) -> Rows:
@@ -154,8 +152,7 @@ class BodyReader:
         row = object_row(SOURCE, place, value, self._required)
         if isinstance(row, BadRow) and isinstance(value, dict):
             row = row._replace(reason=self._missing(value))
-        example = self._reader.read(row)
-        return example, {} if isinstance(row, BadRow) else KEEP_ALL.select(self._task_rows, row.values, example)
+        return self._reader.read(row)
 
     def _missing(self, row: dict[str, Any]) -> str:
         """What `missing_key` tells, but the row's key is at fault: the service's names are no choice of the client."""

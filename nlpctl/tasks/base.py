@@ -343,10 +343,6 @@ class Predictions(list[list[Any]]):
         self.truncated.update(len(self) + place for place in further.truncated)
         self.extend(further)
 
-    def first(self, count: int) -> Predictions:
-        """Those of the first `count` examples."""
-        return Predictions(self[:count], (place for place in self.truncated if place < count))
-
 
 def task_class(name: str) -> type[Task]:
     """The class of the task called `name`; the recipe's checks have made sure that it exists."""
