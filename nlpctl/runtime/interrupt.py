@@ -41,6 +41,9 @@ def sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
+sigterm_is_held = threading.Event()  # set inside `sigterm_waits`
+
+
 @contextlib.contextmanager
 def sigterm_waits() -> Iterator[None]:
     """Inside the context SIGTERM waits, for its end or for a service that starts to see it.
@@ -48,9 +51,11 @@ def sigterm_waits() -> Iterator[None]:
     Paddle's import would answer it with a C++ stack. Threads that begin inside never take the signal.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    sigterm_is_held.set()
     try:
         yield
     finally:
+        sigterm_is_held.clear()
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
+from nlpctl.runtime.interrupt import sigterm_is_held
 from nlpctl.serve.requests import Refused, last_response
 from nlpctl.serve.settings import ServeSettings
 
@@ -153,8 +154,9 @@ class Starting:
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
-            # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
-            if signal.SIGTERM in signal.sigpending():
+            # While it is held nothing is there to be cleaned up, and the import may take long. Otherwise it is pending
+            # until the main thread, which has a temporary export to remove, gets a processor.
+            if sigterm_is_held.is_set() and signal.SIGTERM in signal.sigpending():
                 console.note_at_once("stopped while starting")
                 os._exit(0)
         server.close()

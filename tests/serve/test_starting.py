@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import threading
 
 import pytest
 
 from nlpctl.errors import UserError
+from nlpctl.runtime.interrupt import sigterm_waits
 from nlpctl.serve.settings import ServeSettings
 from nlpctl.serve.starting import Starting, bound_socket
 
@@ -74,3 +77,15 @@ def test_an_address_that_another_process_listens_on():
             first.listen(1)
             with pytest.raises(UserError, match="cannot listen"), Starting(second, taken):
                 pass
+
+
+def test_a_signal_that_is_not_held_is_left_to_the_main_thread(monkeypatch):
+    """Which may have a temporary export to remove, and on a busy machine takes the signal late."""
+    ended = threading.Event()
+    monkeypatch.setattr(signal, "sigpending", lambda: {signal.SIGTERM})
+    monkeypatch.setattr(os, "_exit", lambda code: ended.set())
+    monkeypatch.setattr("nlpctl.serve.starting._POLL", 0.01)
+    with bound_socket(SETTINGS) as listening, Starting(listening, SETTINGS):
+        assert not ended.wait(0.2)
+        with sigterm_waits():
+            assert ended.wait(60)
