@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import numbers
 import os
 import sys
 import threading
@@ -12,7 +14,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from nlpctl.cli.field_flags import command_line, overrides_of
+from nlpctl.cli.field_flags import field_flags, similar_fields
+from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.positions import located
 from nlpctl.data.frames import GivenRows, frames_of, is_frame, rows_of, with_files, write_frame
@@ -75,17 +78,14 @@ def load(
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
     if min_confidence is not None:
         changes.append(Override("inference.min_confidence", str(min_confidence), "min_confidence"))
-    from nlpctl.inference.named_model import named_model
+    from nlpctl.inference.named_model import load_model_recipe
 
     with _loading:
-        given = [change.text for change in changes if change.key == "runtime.cache_dir"]
-        named = named_model(os.fspath(path), str(given[-1]) if given else None)
-        recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
+        recipe = load_model_recipe(os.fspath(path), changes, "observe")
+        recipe = _in_this_process(recipe, [change.key for change in changes])
         from nlpctl.inference.open_model import find_model, open_trained_model, set_up_to_answer
-        from nlpctl.models.sentence_model import take_sentence_model
 
         with located(recipe):
-            recipe = take_sentence_model(recipe)
             source = find_model(recipe)
             trained = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size)
     return Model(recipe, Path(source), trained, batch_size)
@@ -449,6 +449,53 @@ def _with_frames_written(
     folder = Path(f"{resolved.training.output_dir}_data")
     files = {split: write_frame(frame, folder, split) for split, frame in frames.items()}
     return with_files(recipe, keys, files)
+
+
+def overrides_of(keys: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> list[Override]:
+    """Values of dotted keys, and of keywords named like flags. UserError lists every unknown keyword."""
+    known = field_flags()
+    problems = [_unknown_keyword(name) for name in fields if name not in known]
+    if problems:
+        raise UserError(problems=problems)
+    overrides = [Override(key, _value_text(value, key), key) for key, value in (keys or {}).items()]
+    return overrides + [Override(known[name].dotted, _value_text(value, name), name) for name, value in fields.items()]
+
+
+def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], **flags: bool) -> list[str]:
+    """The equivalent `nlpctl train` command line, for the manifest of the run."""
+    words = ["nlpctl", "train", source if isinstance(source, str) else "(a dict)"]
+    words += [f"--{name}" for name, wanted in flags.items() if wanted]
+    for change in changes:
+        assigned = f"{change.flag}={change.text}"
+        words += ["--set", assigned] if "." in change.flag else [f"--{assigned}"]
+    return words
+
+
+def _unknown_keyword(name: str) -> Problem:
+    elsewhere = [dotted for dotted in all_keys() if dotted.endswith(f".{name}")]
+    similar = similar_fields(name)
+    if elsewhere:
+        hint = f"this key is set by set={{{elsewhere[0]!r}: ...}}"
+    elif similar:
+        hint = f"did you mean {' or '.join(similar)}?"
+    else:
+        hint = "`nlpctl recipe flags` lists the fields; other keys are set by set={'data.max_seq_length': 48}"
+    return Problem("there is no such keyword", where=name, hint=hint)
+
+
+def _value_text(value: Any, name: str) -> str:
+    """`value` as it would be written on the command line."""
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if value is None or isinstance(value, bool | list | tuple | dict):
+        try:
+            return json.dumps(value, ensure_ascii=False, default=os.fspath)
+        except TypeError as error:
+            raise UserError(f"a value cannot be part of a recipe: {error}", name, "give texts and numbers") from None
+    if isinstance(value, numbers.Number):  # NumPy's too
+        return str(value)
+    hint = "give a text, a number, True, False, None, a list or a dict"
+    raise UserError(f"a {type(value).__name__} cannot be the value of a key", name, hint)
 
 
 def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:

@@ -155,7 +155,7 @@ def _export(
     """
     import numpy as np
 
-    from nlpctl.cli.field_flags import overrides_of
+    from nlpctl.api import overrides_of
     from nlpctl.config.load import load_recipe
     from nlpctl.engines.trained import load_network
     from nlpctl.export.export import export

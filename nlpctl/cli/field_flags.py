@@ -6,13 +6,9 @@ A hundred declared options would make help useless and parsing slow; here they a
 from __future__ import annotations
 
 import functools
-import json
-import numbers
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from nlpctl.config.coerce import ALL, FALSE, TRUE
 from nlpctl.config.keys import CUTOFF, Key, all_keys
@@ -173,7 +169,7 @@ class _Reader:
         if elsewhere:
             return f"this key is set by --set {elsewhere[0]}=VALUE"
         own = [option.lstrip("-").replace("-", "_") for option in self.own]
-        similar = _similar_fields(plain, own)
+        similar = similar_fields(plain, own)
         if similar:
             return f"did you mean {' or '.join(f'--{name}' for name in similar)}?"
         return "--help lists the options of this command, `nlpctl recipe flags` the keys of recipes that are flags"
@@ -182,7 +178,7 @@ class _Reader:
         self.problems.append(Problem(message, where=flag, hint=hint))
 
 
-def _similar_fields(plain: str, own: Sequence[str] = ()) -> list[str]:
+def similar_fields(plain: str, own: Sequence[str] = ()) -> list[str]:
     """TrainingArguments fields that have these initials (lr) or hold all words of `plain` (epochs); without any, the
     field that is spelt most like it, or one of the command's `own` options."""
     fields = [name for name, key in field_flags().items() if key.dotted.startswith("training.")]
@@ -206,53 +202,3 @@ def _continues(key: Key, word: str) -> bool:
 def _is_flag(word: str) -> bool:
     """Whether `word` is a flag: neither - (standard input) nor a negative number."""
     return word.startswith("-") and word != "-" and not _NUMBER.match(word)
-
-
-# -- keywords of the Python module: learning_rate=3e-5 is --learning_rate 3e-5 -------------------
-
-
-def overrides_of(keys: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> list[Override]:
-    """Values of dotted keys, and of keywords named like flags. UserError lists every unknown keyword."""
-    known = field_flags()
-    problems = [_unknown_keyword(name) for name in fields if name not in known]
-    if problems:
-        raise UserError(problems=problems)
-    overrides = [Override(key, _value_text(value, key), key) for key, value in (keys or {}).items()]
-    return overrides + [Override(known[name].dotted, _value_text(value, name), name) for name, value in fields.items()]
-
-
-def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], **flags: bool) -> list[str]:
-    """The equivalent `nlpctl train` command line, for the manifest of the run."""
-    words = ["nlpctl", "train", source if isinstance(source, str) else "(a dict)"]
-    words += [f"--{name}" for name, wanted in flags.items() if wanted]
-    for change in changes:
-        assigned = f"{change.flag}={change.text}"
-        words += ["--set", assigned] if "." in change.flag else [f"--{assigned}"]
-    return words
-
-
-def _unknown_keyword(name: str) -> Problem:
-    elsewhere = [dotted for dotted in all_keys() if dotted.endswith(f".{name}")]
-    similar = _similar_fields(name)
-    if elsewhere:
-        hint = f"this key is set by set={{{elsewhere[0]!r}: ...}}"
-    elif similar:
-        hint = f"did you mean {' or '.join(similar)}?"
-    else:
-        hint = "`nlpctl recipe flags` lists the fields; other keys are set by set={'data.max_seq_length': 48}"
-    return Problem("there is no such keyword", where=name, hint=hint)
-
-
-def _value_text(value: Any, name: str) -> str:
-    """`value` as it would be written on the command line."""
-    if isinstance(value, str | os.PathLike):
-        return os.fspath(value)
-    if value is None or isinstance(value, bool | list | tuple | dict):
-        try:
-            return json.dumps(value, ensure_ascii=False, default=os.fspath)
-        except TypeError as error:
-            raise UserError(f"a value cannot be part of a recipe: {error}", name, "give texts and numbers") from None
-    if isinstance(value, numbers.Number):  # NumPy's too
-        return str(value)
-    hint = "give a text, a number, True, False, None, a list or a dict"
-    raise UserError(f"a {type(value).__name__} cannot be the value of a key", name, hint)

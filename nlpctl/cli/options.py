@@ -13,7 +13,7 @@ from typer.core import TyperCommand
 
 from nlpctl.cli.field_flags import COMPRESSION, TRAINING, field_flags, take_overrides
 from nlpctl.config.keys import all_keys
-from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.load import Override
 from nlpctl.config.refused_keys import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
@@ -93,16 +93,9 @@ def load_command_recipe(
     `purpose`: see Purpose (config/schema.py). `source` may be whatever inference/named_model.py lists. Raises
     UserError with every problem.
     """
-    overrides = [*given, *flags_of(ctx)]
-    from nlpctl.inference.named_model import named_model
+    from nlpctl.inference.named_model import load_model_recipe
 
-    caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
-    recipe = load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)
-    if purpose == "train":  # whoever trains asks for the model's files when it needs them
-        return recipe
-    from nlpctl.models.sentence_model import take_sentence_model
-
-    return take_sentence_model(recipe)
+    return load_model_recipe(source, [*given, *flags_of(ctx)], purpose)
 
 
 def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:

@@ -21,7 +21,7 @@ from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
 from nlpctl.experiments.series import read_series
 from nlpctl.files import staged_dir, write_json_atomic
-from nlpctl.inference.named_model import named_model
+from nlpctl.inference.named_model import load_model_recipe
 from nlpctl.inference.open_model import find_model
 from nlpctl.inference.seen_rows import MEMBER_RUNS, warn_of_seen_rows
 from nlpctl.layout import is_run, is_series, real_path
@@ -134,7 +134,7 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
 
 
 def _part(name: str, given: Sequence[Override]) -> _Part:
-    recipe = load_recipe(named_model(name), given, "apply")
+    recipe = load_model_recipe(name, given, "apply")
     source = resolve_source(find_model(recipe))
     if source.folder is None or source.kind != "nlpctl":
         hint = "name runs, or model folders of nlpctl"

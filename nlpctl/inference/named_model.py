@@ -10,17 +10,35 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX, hub_names
 from nlpctl.config.library import is_recipe
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.positions import located
 from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Purpose, Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.hugging_face_hub import snapshot_folder
 from nlpctl.models.ready_models import PREFIX, ready_model
+from nlpctl.models.sentence_model import take_sentence_model
 from nlpctl.models.source import ModelSource, package_folder, resolve_source
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
+
+
+def load_model_recipe(model: Any, overrides: Sequence[Override], purpose: Purpose) -> Recipe:
+    """The recipe of `model` with `overrides`, the cache folder among them. `purpose`: see Purpose (config/schema.py).
+
+    UserError with every problem.
+    """
+    caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
+    recipe = load_recipe(named_model(model, str(caches[-1]) if caches else None), overrides, purpose)
+    if purpose == "train":  # whoever trains asks for the model's files when it needs them
+        return recipe
+    with located(recipe):
+        return take_sentence_model(recipe)
 
 
 def named_model(model: Any, cache: str | None = None) -> Any:

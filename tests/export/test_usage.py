@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.cli.field_flags import overrides_of
+from nlpctl.api import overrides_of
 from nlpctl.config.load import load_recipe
 from nlpctl.export.layouts.usage import usage
 from nlpctl.export.layouts.weights import CROSS_ENCODER, SENTENCES, TRANSFORMERS

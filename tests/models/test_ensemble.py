@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,8 +10,11 @@ import paddle
 import pytest
 from made_runs import make_run
 
+from nlpctl import __version__
+from nlpctl.config.load import Override
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.errors import UserError
+from nlpctl.experiments.ensemble import ensemble
 from nlpctl.models.ensemble import join
 from nlpctl.models.networks.ensemble import ODDS, SCORES, SHARES, mean, pooled
 from nlpctl.tasks.base import task_class
@@ -67,6 +71,15 @@ def test_heads(tmp_path, task, architecture, head):
         if pool == ODDS:
             found, each = 1 / (1 + np.exp(-found)), [1 / (1 + np.exp(-logits)) for logits in each]
         assert np.allclose(found, np.mean(each, axis=0), atol=1e-5)
+
+
+def test_ready_models_are_those_of_the_cache_folder_that_is_named(tmp_path):
+    recipe = make_run(tmp_path, "sequence_classification")
+    ready = tmp_path / "nlpctl" / "ready" / f"lexical_analysis-{__version__}"
+    shutil.copytree(recipe.run_dir / "model", ready)
+    cache = Override("runtime.cache_dir", str(tmp_path), "--cache_dir")
+    with pytest.raises(UserError, match="this model is named twice"):
+        ensemble(["task:lexical_analysis", str(ready)], tmp_path / "joined", given=[cache])
 
 
 def test_word_pieces_have_to_be_the_same(tmp_path):

@@ -14,7 +14,7 @@ import nlpctl  # noqa: F401  before paddle
 from paddlenlp.trainer import IntervalStrategy
 
 from nlpctl import console
-from nlpctl.cli.field_flags import overrides_of
+from nlpctl.api import overrides_of
 from nlpctl.config.load import load_recipe, recipe_of_values
 from nlpctl.runs.time_shares import (
     COMPUTE,
