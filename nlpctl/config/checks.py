@@ -156,8 +156,6 @@ COMPRESSION_CHECKS: tuple[Check, ...] = (
 
 # -- checks of the keys that describe a network built from scratch ---------------------------------
 
-OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
-
 # What each architecture reads of model.from_scratch that some other does not (models/scratch.py).
 _OF_TRANSFORMERS = ("num_hidden_layers", "num_attention_heads", "intermediate_size")
 READ_BY_ARCHITECTURE: Mapping[str, tuple[str, ...]] = {
@@ -167,6 +165,7 @@ READ_BY_ARCHITECTURE: Mapping[str, tuple[str, ...]] = {
     "bag_of_embeddings": ("unit", "embedding_size"),
     "bigru": ("unit", "embedding_size", "num_hidden_layers"),
 }
+OWN_NETWORKS = tuple(name for name, keys in READ_BY_ARCHITECTURE.items() if "unit" in keys)
 
 
 def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:

@@ -31,6 +31,7 @@ from nlpctl.layout import ADAPTER, MERGE_ADAPTER, TASK, checkpoints_in, config_f
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer; sentence-transformers has no such bound
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 _ONE_LABEL = "single_label_classification"  # as problem_type, and what is meant where there is none
+_COUNTED_FROM_PADDING = ("roberta", "camembert", "mpnet")  # parts of a model_type, or of the name of a class
 _NO_LIMIT = 1_000_000  # tokens; Transformers writes 1e30 for a tokenizer that has none
 
 
@@ -125,6 +126,16 @@ def written_class(config: Mapping[str, Any]) -> str:
     return next(iter(written_classes(config)), "")
 
 
+def first_position(config: Mapping[str, Any], pad: int) -> int:
+    """The row of the table of positions for the first token of a text: some count from `pad` + 1, `pad` being the id of
+    padding, as fairseq does, and ERNIE-M from 2."""
+    model_type = config.get("model_type")
+    if model_type == "ernie_m":
+        return 2
+    named = [model_type] if isinstance(model_type, str) else written_classes(config)
+    return pad + 1 if any(kin in name.lower() for name in named for kin in _COUNTED_FROM_PADDING) else 0
+
+
 def _kind(config: Mapping[str, Any]) -> str | None:
     """The end of the class name of a network with a head, such as SequenceClassification."""
     match = _TASK_OF_CLASS.search(written_class(config))
@@ -198,13 +209,10 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
 
     A folder of sentence-transformers has a length of its own, which is cut at the network's positions only.
     """
-    rows = config.get("max_position_embeddings")
-    names = " ".join(written_classes(config))
-    # These count positions from the id of padding + 1, so that the first rows of the table stand for no token. That id
-    # is 1 for most of them, also where their config.json says 0.
-    if type(rows) is int and any(name in names for name in ("Roberta", "RoBERTa", "Camembert", "MPNet")):
-        pad = config.get("pad_token_id")
-        rows -= 1 + (max(1, pad) if type(pad) is int else 1)
+    rows, pad = config.get("max_position_embeddings"), config.get("pad_token_id")
+    if type(rows) is int:
+        # The id of padding is 1 for most that count from it, also where their config.json says 0.
+        rows -= first_position(config, max(1, pad) if type(pad) is int else 1)
     tokenizer = content_of(folder / "tokenizer_config.json")  # a damaged one is an error later, when it is loaded
     limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
     limit = limit if type(limit) is int and 0 < limit < _NO_LIMIT else None

@@ -35,6 +35,9 @@ ENCODERS: Mapping[str, str] = {
     "HFNezha": "hf_nezha",
     "HFRoFormer": "hf_roformer",
 }
+# PaddleNLP's classes for vocabularies of WordPiece, where one of these has another than BERT's.
+TOKENIZERS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
+SHARED_LAYERS = ("albert", "hf_albert")  # model_types of networks whose layers have the same weights
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from nlpctl.config.saved_model import first_position
 from nlpctl.config.user_code import describe_error
 from nlpctl.errors import Problem, UserError
-from nlpctl.models.families import ENCODERS, Family, Head
+from nlpctl.models.families import ENCODERS, SHARED_LAYERS, Family, Head
 from nlpctl.models.huggingface_layout import ACTIVATIONS, AS_TRANSFORMERS, OTHER_MODEL, TANH_GELU
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
@@ -164,7 +165,7 @@ def _fewest_numbers(config: Mapping[str, Any], model_type: Any) -> int:
     if isinstance(members, list):  # of an ensemble
         return sum(_fewest_numbers(each, each.get("model_type")) for each in members if isinstance(each, Mapping))
     width, layers, inner, words, positions = (_size(config, name) for name in _SIZES)
-    if model_type in ("albert", "hf_albert"):  # whose layers share the weights of these
+    if model_type in SHARED_LAYERS:  # the weights are those of these
         layers = _size(config, "num_hidden_groups") * _size(config, "inner_group_num")
     layer = max(4 * width * width + 2 * width * inner, LEAST_LAYER)
     return layers * layer + words * (_size(config, "embedding_size") or width) + positions * width
@@ -192,18 +193,14 @@ def _build_user_network(network_class: Any, name: str, config: Any) -> Any:
 
 
 def max_positions(network: Any) -> int | None:
-    """The maximum sequence length in tokens; None for relative positions.
-
-    RoBERTa and PaddleNLP's MPNet count positions from pad_token_id + 1 on, so that many rows of their position
-    embedding are unused; nlpctl's MPNet says which is the first.
-    """
-    config = vars(network.config)
-    rows = config.get("max_position_embeddings")
+    """The maximum sequence length in tokens; None for relative positions."""
+    rows = vars(network.config).get("max_position_embeddings")
     if rows is None or rows <= 0:
         return None
-    if network.base_model_prefix not in ("roberta", "mpnet"):
-        return rows
-    return rows - getattr(network.base_model, "first_position", config["pad_token_id"] + 1)
+    first = getattr(network.base_model, "first_position", None)  # a network of nlpctl may say so
+    if first is None:
+        first = first_position({"model_type": network.config.model_type}, network.config.pad_token_id)
+    return rows - first
 
 
 def _is_no_share(key: str, value: Any) -> bool:

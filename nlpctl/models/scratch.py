@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from nlpctl import console
+from nlpctl.config.checks import READ_BY_ARCHITECTURE
+from nlpctl.config.saved_model import first_position
 from nlpctl.config.schema import ScratchSection
 from nlpctl.data.readers.dictionaries import read_dictionaries
 from nlpctl.data.readers.lines import decode, numbered_lines
@@ -90,8 +92,6 @@ def _unit_tokenizer(scratch: ScratchSection, texts: Callable[[], Iterable[str]] 
 def _config(scratch: ScratchSection, tokenizer: Any) -> Mapping[str, Any]:
     """BERT's usual settings at the recipe's sizes, in the keys that all four families share."""
     pad = tokenizer.pad_token_id
-    # RoBERTa's positions start behind the padding id; give it as many usable ones as the others.
-    positions = MAX_POSITIONS + pad + 1 if scratch.architecture == "roberta" else MAX_POSITIONS
     values = {
         "vocab_size": len(tokenizer),
         "hidden_size": scratch.hidden_size,
@@ -101,7 +101,8 @@ def _config(scratch: ScratchSection, tokenizer: Any) -> Mapping[str, Any]:
         "hidden_act": "gelu",
         "hidden_dropout_prob": scratch.dropout,
         "attention_probs_dropout_prob": scratch.dropout,
-        "max_position_embeddings": positions,
+        # So that all can use as many.
+        "max_position_embeddings": MAX_POSITIONS + first_position({"model_type": scratch.architecture}, pad),
         "type_vocab_size": 2,
         "initializer_range": 0.02,
         "pad_token_id": pad,
@@ -114,18 +115,12 @@ def _network_config(scratch: ScratchSection, tokenizer: UnitTokenizer) -> Mappin
     """The recipe's sizes in the keys of nlpctl's own networks."""
     values = {
         "vocab_size": len(tokenizer),
-        "embedding_size": scratch.embedding_size,
         "hidden_size": scratch.hidden_size,
         "dropout": scratch.dropout,
         "pad_token_id": tokenizer.pad_token_id,
     }
-    own: dict[str, dict[str, Any]] = {
-        "bilstm": {"num_hidden_layers": scratch.num_hidden_layers},
-        "bigru": {"num_hidden_layers": scratch.num_hidden_layers},
-        "textcnn": {"kernel_sizes": list(scratch.kernel_sizes)},
-        "bag_of_embeddings": {},
-    }
-    return values | own[scratch.architecture]
+    read = READ_BY_ARCHITECTURE[scratch.architecture]
+    return values | {name: value for name, value in vars(scratch).items() if name in read and name != "unit"}
 
 
 # -- pre-trained word vectors from a text file ------------------------------------------------------------------------

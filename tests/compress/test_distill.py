@@ -30,6 +30,7 @@ from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.pipeline import prediction_pipeline
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.inference.evaluate import evaluate
+from nlpctl.models.families import SHARED_LAYERS
 from nlpctl.models.folder import make_description, save_model_folder
 from nlpctl.models.load import load_to_train
 from nlpctl.models.pruned import PrunedShape
@@ -420,6 +421,13 @@ def test_refused_before_any_work(words, settings, message: str, tmp_path: Path) 
     recipe, source, _ = opened(tmp_path, words, *(setting.format(student) for setting in settings))
     with pytest.raises(UserError, match=message):
         check(recipe, read_config(Path(source)))
+
+
+def test_layers_that_share_their_weights_are_refused_before_any_work(tmp_path: Path) -> None:
+    recipe, source, _ = opened(tmp_path, ("sequence_classification", "bert"))
+    for model_type in SHARED_LAYERS:
+        with pytest.raises(UserError, match=f"{model_type} has no layers that a student could take"):
+            check(recipe, {**read_config(Path(source)), "model_type": model_type})
 
 
 def test_questions_in_plain_text_are_refused_before_any_work(tmp_path: Path) -> None:

@@ -70,6 +70,21 @@ def test_the_tokenizer_may_read_less(tmp_path: Path) -> None:
     assert recipe.data.max_seq_length == 40
 
 
+@pytest.mark.parametrize(
+    ("config", "length"),
+    [
+        ({"model_type": "xlm-roberta", "pad_token_id": 1}, 62),
+        ({"model_type": "mpnet", "pad_token_id": 0}, 62),
+        ({"model_type": "bert", "architectures": ["RobertaModel"], "pad_token_id": 1}, 64),  # by its type, as it loads
+        ({"model_type": "ernie_m", "architectures": ["ErnieMModel"], "pad_token_id": 1}, 62),
+        ({"architectures": ["CamembertModel"], "pad_token_id": 5}, 58),
+    ],
+)
+def test_rows_of_positions_that_no_token_has(tmp_path: Path, config: dict, length: int) -> None:
+    folder(tmp_path, max_position_embeddings=64, **config)
+    assert load_recipe(tmp_path, purpose="embed").data.max_seq_length == length
+
+
 def test_an_encoder_gives_vectors_where_no_head_is_needed(tmp_path: Path) -> None:
     folder(tmp_path, architectures=["BertModel"])
     for purpose in ("embed", "observe"):

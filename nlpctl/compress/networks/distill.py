@@ -55,7 +55,7 @@ from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.data.text.encoder import Encoding, TextEncoder
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
-from nlpctl.models.families import OWN
+from nlpctl.models.families import OWN, SHARED_LAYERS
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.runtime.process import ProcessSetup
@@ -221,7 +221,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
         return
-    if config.get("model_type") in (*OWN.values(), "hf_albert"):  # ALBERT's share their weights
+    if config.get("model_type") in (*OWN.values(), *SHARED_LAYERS):
         message = f"{config['model_type']} has no layers that a student could take"
         raise UserError(message, "distillation.model", "describe one: distillation.model.from_scratch, or .student")
     if isinstance(config.get("num_hidden_layers"), int):
