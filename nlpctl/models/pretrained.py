@@ -16,7 +16,7 @@ import yaml
 from nlpctl.config.hub_names import HF_PREFIX
 from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.errors import UserError
-from nlpctl.models.source import check_tokenizer, read_config, resolve_source
+from nlpctl.models.source import read_config, resolve_source
 from nlpctl.report.language import Later, later
 from nlpctl.runtime.cache import cache_folder
 
@@ -91,6 +91,8 @@ def named_encoder(name: str) -> tuple[Encoder, State]:
     source = resolve_source(name)
     if source.folder is None:
         return Encoder(name, ANY, None, False, later("a model of PaddleNLP's hub")), _place(name)
+    from nlpctl.models.tokenizer import check_tokenizer  # the tokenizers library takes a while to import
+
     check_tokenizer(source.folder)
     width = read_config(source.folder).get("hidden_size")
     about = later("from the Hugging Face hub" if name.startswith(HF_PREFIX) else "a folder of yours")

@@ -103,36 +103,6 @@ def resolve_source(name_or_path: str) -> ModelSource:
     return ModelSource(kind="hub", folder=None, name=name_or_path)
 
 
-def check_tokenizer(folder: Path) -> None:
-    """UserError if the tokenizer files in `folder` cannot be used, as far as that shows without PaddleNLP."""
-    settings = folder / "tokenizer_config.json"
-    config = read_json(settings) if settings.is_file() else {}
-    present = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
-    hint = "copy the tokenizer files from where the model came from"
-    empty = next((file for file in present if not file.stat().st_size), None)
-    if empty is not None:
-        raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
-    # Here, since the library takes as long to import as the parser.
-    from nlpctl.data.text.library_tokenizer import read_library_tokenizer, read_word_pieces
-    from nlpctl.data.text.wordpiece import VOCABULARY, is_plain
-
-    if read_library_tokenizer(folder) is not None:
-        return
-    # Without a class that is named, the family decides, which PaddleNLP knows.
-    name = paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
-    if (folder / VOCABULARY).is_file() and is_plain(name, config):
-        read_word_pieces(folder, name)
-
-
-def paddle_name(folder: Path, name: str) -> str:
-    """PaddleNLP's name of a class; Hugging Face's ...Fast has the same vocabulary."""
-    name = name.removesuffix("Fast")
-    if name == "RobertaTokenizer":  # two classes behind one name: by the files
-        # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
-        return "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
-    return name
-
-
 def weights_file(folder: Path) -> Path | None:
     """The weights (or their shard index) in `folder`; Paddle's before Hugging Face's; None if there are none."""
     for name in (*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS):

@@ -8,37 +8,38 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
 from nlpctl.config.sentence_folder import length_file, reads_lower_case
 from nlpctl.data.text.library_tokenizer import (
+    MOST_BYTES,
     SPECIALS,
     LibraryTokenizer,
     as_transformers_reads,
     cuts_left,
     doubts,
+    has_library_tokenizer,
     read_library_tokenizer,
     read_network_config,
+    read_object,
+    read_tokenizer_config,
     read_word_pieces,
 )
-from nlpctl.data.text.units import UnitTokenizer
+from nlpctl.data.text.units import TOKENIZER_CONFIG, UnitTokenizer
 from nlpctl.data.text.wordpiece import ADDED_TOKENS, VOCABULARY, is_plain
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import TASK, is_inside
-from nlpctl.models.families import ADDED, ENCODERS, OWN, Family, family_of_config
-from nlpctl.models.source import FAST_TOKENIZER, paddle_name, read_config
+from nlpctl.models.families import ADDED, ENCODERS, OWN, TOKENIZERS, Family, family_of_config
+from nlpctl.models.source import FAST_TOKENIZER, VOCABULARY_FILES, read_config
 from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
-_MOST_BYTES = 128 << 20  # of a file, as in data/text/library_tokenizer.py
 _PADDING = 64  # rows of an embedding that are often more than its entries, and more in large ones
-_TOKENIZER_CONFIG = "tokenizer_config.json"
-# PaddleNLP's classes for vocabularies of WordPiece, where a family of nlpctl has another than BERT's.
-_OF_OURS = {"HFConvBert": "ConvBertTokenizer", "HFMPNet": "MPNetTokenizer", "HFRoFormer": "RoFormerTokenizer"}
 _CAPITALS = "ABCDEFGHIJKLMNOPQRSTUVWXYZÄÉÑΩЖ"
 _BESIDE = (SPECIALS, ADDED_TOKENS, FAST_TOKENIZER)  # what PaddleNLP reads besides vocabularies
 
@@ -54,7 +55,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     if isinstance(tokenizer, LibraryTokenizer) and not (folder / TASK).is_file():
         tokenizer.check_unknown()
         for doubt in doubts(tokenizer, folder):
-            console.warn(f"{folder / _TOKENIZER_CONFIG}: {doubt}")
+            console.warn(f"{folder / TOKENIZER_CONFIG}: {doubt}")
     if not reads_lower_case(folder):
         return tokenizer
     if isinstance(tokenizer, LibraryTokenizer):
@@ -67,17 +68,16 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
 
 
 def _read(folder: Path, family: Family) -> Any:
-    config = _config(folder)
-    if family.name in OWN and config.get("tokenizer_class", UnitTokenizer.__name__) == UnitTokenizer.__name__:
-        return _unit_tokenizer(folder, config)
-    library = read_library_tokenizer(folder)
-    if library is not None:
-        return library
-    for name in (_TOKENIZER_CONFIG, SPECIALS):
-        _check_specials(folder / name)
-    tokenizer_class = _tokenizer_class(folder, family, config)
-    if (folder / VOCABULARY).is_file() and is_plain(tokenizer_class.__name__, config):
-        return read_word_pieces(folder, tokenizer_class.__name__)
+    config = read_tokenizer_config(folder)
+    name = _class_name(folder, family, config)
+    own = _own_reader(folder, name, config)
+    if own is not None:
+        return own()
+    tokenizer_class = _class_in_paddlenlp(name)
+    if tokenizer_class is None:
+        declared = config.get("tokenizer_class") or config.get("init_class") or ""
+        hint = "set tokenizer_class to a class of PaddleNLP, such as BertTokenizer"
+        raise UserError(f"PaddleNLP has no tokenizer class {declared!r}", str(folder / TOKENIZER_CONFIG), hint)
     if (folder / FAST_TOKENIZER).is_file() and cuts_left(read_json(folder / FAST_TOKENIZER), config):
         config = {**config, "truncation_side": "left"}
     files = list(tokenizer_class.resource_files_names.values())
@@ -91,8 +91,8 @@ def _read(folder: Path, family: Family) -> Any:
             hint="copy the tokenizer files from where the model came from",
         )
     for file in (*present, *(folder / name for name in _BESIDE)):  # PaddleNLP reads them whole
-        if file.is_file() and file.stat().st_size > _MOST_BYTES:
-            raise UserError(f"has more than {_MOST_BYTES >> 20} MB", str(file), "no vocabulary is that large")
+        if file.is_file() and file.stat().st_size > MOST_BYTES:
+            raise UserError(f"has more than {MOST_BYTES >> 20} MB", str(file), "no vocabulary is that large")
     try:
         if pieces is not None:
             return _of_pieces(tokenizer_class, config, *pieces)
@@ -109,17 +109,19 @@ def _damaged(folder: Path, error: Exception) -> UserError:
     return UserError(f"the tokenizer cannot be loaded ({type(error).__name__}: {error})", str(folder), hint)
 
 
-def _check_specials(file: Path) -> None:
+def _check_specials(folder: Path) -> None:
     """UserError for special tokens that are no text: PaddleNLP takes them, and fails with the first text."""
-    content = read_json(file) if file.is_file() else {}
-    for name in ("unk", "pad", "cls", "sep", "mask", "bos", "eos"):
-        key = f"{name}_token"
-        value = content.get(key, "")
-        text = value.get("content") if isinstance(value, dict) else value
-        may_be_null = value is None and name in ("mask", "bos", "eos")
-        if not isinstance(text, str) and not may_be_null:
-            shown = "null" if value is None else json.dumps(value)[:40]
-            raise UserError(f"{key} is {shown}", str(file), f'write a token there, such as "{key}": "[{name.upper()}]"')
+    for file in (folder / TOKENIZER_CONFIG, folder / SPECIALS):
+        content = read_object(file)
+        for name in ("unk", "pad", "cls", "sep", "mask", "bos", "eos"):
+            key = f"{name}_token"
+            value = content.get(key, "")
+            text = value.get("content") if isinstance(value, dict) else value
+            may_be_null = value is None and name in ("mask", "bos", "eos")
+            if not isinstance(text, str) and not may_be_null:
+                shown = "null" if value is None else json.dumps(value)[:40]
+                hint = f'write a token there, such as "{key}": "[{name.upper()}]"'
+                raise UserError(f"{key} is {shown}", str(file), hint)
 
 
 @contextlib.contextmanager
@@ -136,7 +138,7 @@ def _own_files(folder: Path, config: Mapping[str, Any], resources: Sequence[Path
         for file in {*resources, *(folder / each for each in _BESIDE if (folder / each).is_file())}:
             shutil.copyfile(file, Path(name) / file.name)
         kept = {key: value for key, value in config.items() if not _names_files(key)}
-        write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
+        write_json_atomic(Path(name) / TOKENIZER_CONFIG, kept)
         yield Path(name)
 
 
@@ -151,33 +153,46 @@ def _is_outside(name: str, folder: Path) -> bool:
 
 def export_tokenizer(folder: Path) -> Any:
     """The tokenizer of an export, without PaddleNLP if its files allow that. UserError: they are damaged."""
-    if _has_units(folder):
-        return _unit_tokenizer(folder, _config(folder))
-    if (folder / FAST_TOKENIZER).is_file() and (library := read_library_tokenizer(folder)) is not None:
-        return library
-    if _has_word_pieces(folder):
-        return read_word_pieces(folder, _declared_class(folder, _config(folder)))
+    own = _reader_by_files(folder)
+    if own is not None:
+        return own()
     import_paddlenlp()
     return load_tokenizer(folder, family_of_config(read_config(folder), str(folder / "config.json")))
 
 
 def needs_paddlenlp(folder: Path) -> bool:
-    """Whether `export_tokenizer` opens PaddleNLP's tokenizer. UserError if tokenizer_config.json is damaged."""
-    return not (_has_units(folder) or (folder / FAST_TOKENIZER).is_file() or _has_word_pieces(folder))
+    """Whether `export_tokenizer` opens PaddleNLP's tokenizer. UserError if its settings are damaged."""
+    return _reader_by_files(folder) is None
 
 
-def _has_word_pieces(folder: Path) -> bool:
-    """Whether an export has a vocab.txt of BERT's kind, and no tokenizer.json: those of before 2026-11-28."""
-    config = _config(folder)
-    return (folder / VOCABULARY).is_file() and is_plain(_declared_class(folder, config), config)
+def check_tokenizer(folder: Path) -> None:
+    """UserError if the tokenizer files in `folder` cannot be used, as far as that shows without PaddleNLP."""
+    present = [folder / name for name in VOCABULARY_FILES if (folder / name).is_file()]
+    empty = next((file for file in present if not file.stat().st_size), None)
+    if empty is not None:
+        hint = "copy the tokenizer files from where the model came from"
+        raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
+    own = _reader_by_files(folder)
+    if own is not None:
+        own()
 
 
-def _has_units(folder: Path) -> bool:
-    return _config(folder).get("tokenizer_class") == UnitTokenizer.__name__
+def _reader_by_files(folder: Path) -> Callable[[], Any] | None:
+    """`_own_reader` by the class that is named. Without one the family decides, which PaddleNLP knows."""
+    config = read_tokenizer_config(folder)
+    return _own_reader(folder, _declared_class(folder, config), config)
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    return read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
+def _own_reader(folder: Path, name: str, config: Mapping[str, Any]) -> Callable[[], Any] | None:
+    """What reads the tokenizer of `folder`, whose class is called `name`, without PaddleNLP; None: nothing does."""
+    if name == UnitTokenizer.__name__:
+        return partial(_unit_tokenizer, folder, config)
+    if has_library_tokenizer(folder):
+        return partial(read_library_tokenizer, folder)
+    _check_specials(folder)
+    if (folder / VOCABULARY).is_file() and is_plain(name, config):
+        return partial(read_word_pieces, folder, name)
+    return None
 
 
 def _word_pieces(folder: Path, config: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -206,7 +221,7 @@ def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str
         write_text_atomic(Path(name) / VOCABULARY, "".join(f"{piece}\n" for piece in pieces))
         kept = {key: value for key, value in config.items() if not _names_files(key)} | _plain_specials(config)
         kept |= {"do_lower_case": lowercase}
-        write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
+        write_json_atomic(Path(name) / TOKENIZER_CONFIG, kept)
         return keep_resources(tokenizer_class.from_pretrained(name))
 
 
@@ -240,7 +255,7 @@ def agree_on_inputs(tokenizer: Any, network: Any, where: str) -> None:
     names = tokenizer.model_input_names
     if not isinstance(names, list | tuple) or list(names[:1]) != ["input_ids"]:
         message = f"model_input_names is {json.dumps(names)[:80]}: it has to begin with input_ids"
-        raise UserError(message, where, f"correct {_TOKENIZER_CONFIG}, or copy it again")
+        raise UserError(message, where, f"correct {TOKENIZER_CONFIG}, or copy it again")
     if "token_type_ids" not in names:
         return
     types = tokenizer.create_token_type_ids_from_sequences
@@ -256,26 +271,38 @@ def agree_on_inputs(tokenizer: Any, network: Any, where: str) -> None:
         tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # so that it is saved
 
 
-def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) -> Any:
-    """By the declared class, else by the family."""
+def _class_name(folder: Path, family: Family, config: Mapping[str, Any]) -> str:
+    """The class of the tokenizer: as declared, where nlpctl or PaddleNLP has such a class, else by the family."""
+    declared = _declared_class(folder, config)
+    if family.name in OWN:
+        return declared or UnitTokenizer.__name__
+    if declared == UnitTokenizer.__name__ or _class_in_paddlenlp(declared) is not None:
+        return declared
+    is_ours = family.name in ENCODERS or family.name in ADDED
+    usual = TOKENIZERS.get(family.name, "BertTokenizer") if is_ours else f"{family.name}Tokenizer"
+    return _paddle_name(folder, usual)
+
+
+def _class_in_paddlenlp(name: str) -> Any:
+    """PaddleNLP's tokenizer class of this name; None where it has none."""
     from paddlenlp import transformers
 
-    is_ours = family.name in ENCODERS or family.name in ADDED
-    usual = _OF_OURS.get(family.name, "BertTokenizer") if is_ours else f"{family.name}Tokenizer"
-    for name in (_declared_class(folder, config), paddle_name(folder, usual)):
-        if name in transformers.__dict__ and hasattr(transformers.__dict__[name], "resource_files_names"):
-            return transformers.__dict__[name]
-    declared = config.get("tokenizer_class") or config.get("init_class") or ""
-    raise UserError(
-        f"PaddleNLP has no tokenizer class {declared!r}",
-        where=str(folder / _TOKENIZER_CONFIG),
-        hint="set tokenizer_class to a class of PaddleNLP, such as BertTokenizer",
-    )
+    found = vars(transformers).get(name)
+    return found if hasattr(found, "resource_files_names") else None
 
 
 def _declared_class(folder: Path, config: Mapping[str, Any]) -> str:
     """PaddleNLP's name of the class in tokenizer_config.json; "" where there is none."""
-    return paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
+    return _paddle_name(folder, str(config.get("tokenizer_class") or config.get("init_class") or ""))
+
+
+def _paddle_name(folder: Path, name: str) -> str:
+    """PaddleNLP's name of a class; Hugging Face's ...Fast has the same vocabulary."""
+    name = name.removesuffix("Fast")
+    if name == "RobertaTokenizer":  # two classes behind one name: by the files
+        # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
+        return "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
+    return name
 
 
 def _plain_specials(config: Mapping[str, Any]) -> dict[str, str]:

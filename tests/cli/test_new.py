@@ -141,6 +141,7 @@ def test_questions_without_an_answer_bring_a_threshold(nlpctl, folder: Path) -> 
     ("file", "content", "told"),
     [
         ("tokenizer_config.json", b"{", "tokenizer_config.json: is not valid JSON"),
+        ("tokenizer_config.json", b'{"unk_token": 5}', "tokenizer_config.json: unk_token is 5"),
         ("vocab.txt", b"", "vocab.txt: the vocabulary is empty"),
         ("vocab.txt", "[PAD]\n[UNK]\n好\n".encode("gbk"), "vocab.txt: cannot be read"),
         ("vocab.txt", b"[PAD]\n[CLS]\na\n", "vocab.txt: the vocabulary has no [UNK]"),

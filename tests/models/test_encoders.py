@@ -10,6 +10,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.data.text.tokenizers import build_encoder
+from nlpctl.data.text.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.to_static import write_paddle_graph
@@ -20,7 +21,7 @@ from nlpctl.models.load import load_trained
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.networks import encoders
 from nlpctl.models.source import read_config
-from nlpctl.models.tokenizer import load_tokenizer
+from nlpctl.models.tokenizer import export_tokenizer, load_tokenizer, needs_paddlenlp
 from nlpctl.models.weights import read_weights_file
 from nlpctl.training.fast_cpu import fast_cpu
 
@@ -270,6 +271,21 @@ def test_tokenizer_without_a_class(name, declared, tmp_path):
     for text in ("the quick brown fox", "Good GOOD bad"):
         ids = [build_encoder(each).encode([text], None, 30)[0].input_ids for each in (found, right)]
         assert ids[0] == ids[1] and len(ids[0]) > 4
+
+
+def test_whether_an_export_needs_paddlenlp_is_told_before_it_is_opened(tmp_path):
+    """A RoFormer's tokenizer.json does not say that its words are those of jieba."""
+    for name in ("roformer", "nezha"):
+        kind = type(export_tokenizer(ENCODERS / name)).__name__
+        assert needs_paddlenlp(ENCODERS / name) is (kind == "RoFormerTokenizer") is (name == "roformer")
+
+
+def test_units_are_read_as_such_in_a_folder_as_in_an_export(tmp_path):
+    """Whatever the network, and the other files there."""
+    shutil.copyfile(ENCODERS / "nezha" / "tokenizer.json", tmp_path / "tokenizer.json")
+    UnitTokenizer(["[PAD]", "[UNK]", "[SEP]", "a", "b"], UnitSettings()).save_pretrained(tmp_path)
+    family = family_of_config({"model_type": "bert"}, "")
+    assert load_tokenizer(tmp_path, family).ids("ab") == export_tokenizer(tmp_path).ids("ab") == [3, 4]
 
 
 @pytest.mark.parametrize(

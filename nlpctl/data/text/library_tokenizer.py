@@ -26,7 +26,7 @@ from tokenizers.models import Unigram, WordPiece
 from nlpctl import console
 from nlpctl.data.text.encoder import Encoding, PiecesOfWords, Span, TextEncoder, longest_first
 from nlpctl.data.text.own_tokenizer import OwnTokenizer
-from nlpctl.data.text.sentencepiece_model import PIECE_NUMBERS, as_tokenizer_json, numbers_of
+from nlpctl.data.text.sentencepiece_model import PIECE_NUMBERS, PieceNumbers, as_tokenizer_json, numbers_of
 from nlpctl.data.text.word_spans import is_blank, is_mark
 from nlpctl.data.text.wordpiece import (
     ADDED_TOKENS,
@@ -45,7 +45,7 @@ from nlpctl.runtime.process_state import silent_stderr
 TOKENIZER, SETTINGS, SPECIALS = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
 CONFIG = "config.json"
 _AGAIN = "copy the tokenizer files again from where the model came from"
-_MOST_BYTES = 128 << 20  # of tokenizer.json; the largest vocabularies of today, of 256,000 pieces, have some 35 MB
+MOST_BYTES = 128 << 20  # of a file; the largest vocabularies of today, of 256,000 pieces, have some 35 MB
 _MOST_ID = 10_000_000
 _MOST_CHARACTERS = 4096  # of a piece: the library's tree of Unigram's pieces is as deep, and taking it down recurses
 _MOST_GROWTH = 5000  # times that a text may grow; ALBERT's normaliser could make 2,592 characters of one
@@ -661,38 +661,53 @@ def _around_marks(text: str) -> tuple[Sequence[int], Sequence[int]]:
 # -- reading the files ------------------------------------------------------------------------------------------------
 
 
+def has_library_tokenizer(folder: Path) -> bool:
+    """Whether the library reads the texts of `folder`: by its tokenizer.json, else by a sentencepiece model.
+
+    Not by a RoFormer's tokenizer.json, which does not say that its words are those of jieba: PaddleNLP's tokenizer
+    does. UserError: a file is damaged.
+    """
+    if (folder / TOKENIZER).is_file():
+        return class_in_transformers(read_settings(folder), read_network_config(folder)) != "RoFormerTokenizer"
+    return _sentencepiece_model(folder) is not None
+
+
 def read_library_tokenizer(folder: Path) -> LibraryTokenizer | None:
     """The tokenizer of the tokenizer.json in `folder`, or of a sentencepiece model.
 
-    None if there is neither, or it is a RoFormer's, which PaddleNLP's tokenizer reads. UserError: it cannot be used.
+    None if it has none (`has_library_tokenizer`). UserError: it cannot be used.
     """
-    file, where = folder / TOKENIZER, str(folder)
-    if file.is_file():
-        text = _file_text(file)
-        content, settings, config = _parsed(text, where), read_settings(folder), read_network_config(folder)
-        if class_in_transformers(settings, config) == "RoFormerTokenizer":
-            return None  # whose words are those of jieba, which the file does not say
-        if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
-            content, given = _with_added_tokens(content, settings, config, folder), content
-            content = as_transformers_reads(content, settings, config)
-            text = text if content is given else json.dumps(content, ensure_ascii=False)
-            settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
-        return LibraryTokenizer(text, settings, where, content)
+    if not has_library_tokenizer(folder):
+        return None
+    where, settings, config = str(folder), read_settings(folder), read_network_config(folder)
+    if (found := _sentencepiece_model(folder)) is not None:
+        model, numbers = found
+        content = _with_added_tokens(as_tokenizer_json(model, numbers, settings), settings, config, folder)
+        named = {f"{name}_token": token for name, token in numbers.specials.items()}
+        named["tokenizer_class"] = numbers.names[0]
+        text = json.dumps(content, ensure_ascii=False)
+        return LibraryTokenizer(text, {**named, **settings}, where, content)
+    text = _file_text(folder / TOKENIZER)
+    content = _parsed(text, where)
+    if not (folder / TASK).is_file():  # a model of nlpctl goes on reading texts as it was trained
+        content, given = _with_added_tokens(content, settings, config, folder), content
+        content = as_transformers_reads(content, settings, config)
+        text = text if content is given else json.dumps(content, ensure_ascii=False)
+        settings |= {"truncation_side": "left"} if cuts_left(content, settings) else {}
+    return LibraryTokenizer(text, settings, where, content)
+
+
+def _sentencepiece_model(folder: Path) -> tuple[Path, PieceNumbers] | None:
+    """The sentencepiece model that `folder` has in place of a tokenizer.json, and how its pieces are numbered."""
     # Models that nlpctl trained with PaddleNLP's tokenizer over such a file go on reading texts with that.
-    files = [name for numbers in PIECE_NUMBERS for name in numbers.files]
-    if not any((folder / name).is_file() for name in files) or (folder / TASK).is_file():
+    if (folder / TOKENIZER).is_file() or (folder / TASK).is_file():
         return None
-    settings = read_settings(folder)
-    config = read_network_config(folder)
-    numbers = numbers_of(str(settings.get("tokenizer_class") or ""), str(config.get("model_type") or ""))
+    if not any((folder / name).is_file() for numbers in PIECE_NUMBERS for name in numbers.files):
+        return None
+    tokenizer_class = str(read_settings(folder).get("tokenizer_class") or "")
+    numbers = numbers_of(tokenizer_class, str(read_network_config(folder).get("model_type") or ""))
     model = None if numbers is None else next((folder / f for f in numbers.files if (folder / f).is_file()), None)
-    if numbers is None or model is None:
-        return None
-    content = _with_added_tokens(as_tokenizer_json(model, numbers, settings), settings, config, folder)
-    named = {f"{name}_token": token for name, token in numbers.specials.items()}
-    named["tokenizer_class"] = numbers.names[0]
-    text = json.dumps(content, ensure_ascii=False)
-    return LibraryTokenizer(text, {**named, **settings}, where, content)
+    return None if numbers is None or model is None else (model, numbers)
 
 
 def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
@@ -705,14 +720,14 @@ def read_word_pieces(folder: Path, name: str) -> LibraryTokenizer:
     if not text:
         raise UserError("the vocabulary is empty", str(file), _AGAIN)
     beside = folder / ADDED_TOKENS
-    added = _object(_file_text(beside), str(beside)) if beside.is_file() else {}
+    added = read_object(beside)
     wrong = next((token for token, id in added.items() if type(id) is not int or id < 0 or not token.strip()), None)
     if wrong is not None:
         raise UserError(f"{wrong[:40]!r} is no token with a number", str(beside), _AGAIN)
     # Not splitlines: it also splits at U+2028 and others, which are pieces like any.
     lines = text.removesuffix("\n").split("\n")
     settings = {**read_settings(folder), "tokenizer_class": name}
-    written = _object(_file_text(folder / SETTINGS), str(folder / SETTINGS)) if (folder / SETTINGS).is_file() else {}
+    written = read_tokenizer_config(folder)  # with null, which is false here
     settings |= {key: bool(written[key]) for key in ("do_lower_case", "tokenize_chinese_chars") if key in written}
     try:  # of equal lines the last one counts
         content = word_piece_json({piece: id for id, piece in enumerate(lines)}, added, settings)
@@ -741,8 +756,8 @@ def _with_added_tokens(
     entries: list[tuple[Path, Any, Any]] = []  # where it stands, id, token
     if isinstance(decoder, dict):
         entries = [(folder / SETTINGS, int(id) if id.isdecimal() else id, token) for id, token in decoder.items()]
-    elif beside.is_file():
-        entries = [(beside, id, token) for token, id in _object(_file_text(beside), str(beside)).items()]
+    else:
+        entries = [(beside, id, token) for token, id in read_object(beside).items()]
     further = [settings[name] for name in _FURTHER if isinstance(settings.get(name), list)]
     entries += [(folder / SETTINGS, None, token) for tokens in further for token in tokens]
     for file, id, token in entries:
@@ -877,26 +892,33 @@ def cuts_left(content: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
 
 def read_network_config(folder: Path) -> dict[str, Any]:
     """config.json; {} where there is none. UserError: it is damaged."""
-    file = folder / CONFIG
-    return _object(_file_text(file), str(file)) if file.is_file() else {}
+    return read_object(folder / CONFIG)
+
+
+def read_tokenizer_config(folder: Path) -> dict[str, Any]:
+    """tokenizer_config.json as it stands; {} where there is none. UserError: it is damaged."""
+    return read_object(folder / SETTINGS)
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
-    """tokenizer_config.json, and what special_tokens_map.json says besides. UserError: one of them is damaged."""
-    settings: dict[str, Any] = {}
-    for name in (SPECIALS, SETTINGS):
-        if (folder / name).is_file():
-            settings |= {key: value for key, value in _object(_file_text(folder / name), str(folder / name)).items()
-                         if value is not None}  # fmt: skip
+    """tokenizer_config.json, and what special_tokens_map.json says besides; without null. UserError: one of them is
+    damaged."""
+    said = (*read_object(folder / SPECIALS).items(), *read_tokenizer_config(folder).items())
+    settings = {key: value for key, value in said if value is not None}
     if _SURROGATES.search(json.dumps(settings, ensure_ascii=False)):
         raise UserError("has half of a surrogate pair, which no file can hold", str(folder / SETTINGS), _AGAIN)
     return settings
 
 
+def read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in `file`; {} where there is none. UserError: it is damaged."""
+    return _object(_file_text(file), str(file)) if file.is_file() else {}
+
+
 def _file_text(file: Path) -> str:
     try:
-        if regular(file).stat().st_size > _MOST_BYTES:
-            raise UserError(f"has more than {_MOST_BYTES >> 20} MB", str(file), "no tokenizer is that large")
+        if regular(file).stat().st_size > MOST_BYTES:
+            raise UserError(f"has more than {MOST_BYTES >> 20} MB", str(file), "no tokenizer is that large")
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot be read ({error})", where=str(file), hint=_AGAIN) from None
