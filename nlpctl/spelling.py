@@ -54,9 +54,9 @@ _PARAMETERS = """
     against allow-missing api-key-file baseline budget by class cluster columns config continue count data details dev
     drop engine first float16 folds format formats group-by host html keep label labels language layer-outputs layout
     length license map master match max-drop max-rows method model name nnodes node_rank option output overfit-batch
-    overwrite path plain plan pool port precision precisions queue resume rounds seeds set shares split strategy sure
-    synonyms target-precision task test text-language time timing tls-cert tls-key to train trials value vocabulary wait
-    workers write
+    overwrite path plain plan pool port precision precisions queue resume rounds rows seeds set shares split strategy
+    sure synonyms target-precision task test text-language time timing tls-cert tls-key to train trials value vocabulary
+    wait workers write
 """
 # Linear in the length of the text, which a stranger's request may have chosen: a value ends before the next mark.
 _MARK = re.compile(

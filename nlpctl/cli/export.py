@@ -83,9 +83,11 @@ def export(
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.export.export import export as run_export
     from nlpctl.export.request import ExportRequest
+    from nlpctl.inference.open_model import warn_of_unused_flags
     from nlpctl.models.find import find_trained_model
 
     with located(recipe):
+        warn_of_unused_flags(recipe, ("inference", "compression", "distillation", "search"))
         request = ExportRequest(_split_names(format), _split_names(precision), data, rows)
         if not layout:  # engine and precision `auto` go by times and scores, for which another server has no use
             request = dataclasses.replace(request, timing=timing, scored=True)

@@ -349,5 +349,5 @@ def int8_batches(step: Step, recipe: Recipe, origin: Path) -> Iterator[Batch]:
     readers = task_rows(recipe.task, recipe.data)
     if not has_split(recipe.data, "train"):
         console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
-    examples = rows_for_int8(readers, None, encoder.tokenizer, wanted.rows, masked=task.masks_inputs)
+    examples = rows_for_int8(readers, None, encoder.tokenizer, wanted.rows, masked=task.masks_inputs).examples
     yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)

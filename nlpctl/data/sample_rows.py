@@ -41,7 +41,12 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 
     `masked`: one word of each text is replaced by the mask. `file` has passed `require_rows`.
     """
-    return _choose_rows(rows, file, ("dev", "test", "train"), tokenizer, count, masked)
+    mask = tokenizer.mask_token if masked else None
+    return (
+        _of_file(rows, file, mask, count)
+        or _of_splits(rows, ("dev", "test", "train"), mask, count)
+        or _of_vocabulary(rows, tokenizer, mask, count)
+    )
 
 
 def require_rows(rows: TaskRows, file: Path) -> None:
@@ -55,23 +60,33 @@ def require_rows(rows: TaskRows, file: Path) -> None:
 
 def rows_for_int8(
     rows: TaskRows, file: Path | None, tokenizer: Any, count: int | None, *, masked: bool
-) -> tuple[Any, ...]:
-    """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all
-    of them."""
-    return _choose_rows(rows, file, SPLITS, tokenizer, count, masked).examples
-
-
-def _choose_rows(
-    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int | None, masked: bool
 ) -> ComparedRows:
+    """Rows for finding out how large activations get: those of the first of train, dev and test that can be read, else
+    those of `file`, else made up. `count` None: all of them."""
     mask = tokenizer.mask_token if masked else None
-    if file is not None:
-        source = open_files(rows, [file], rows.required(labelled=False), where="@[data]")
-        return ComparedRows(_spread_over(_examples(rows, source, mask), count), str(file), real=True)
+    return (
+        _of_splits(rows, SPLITS, mask, count)
+        or _of_file(rows, file, mask, count)
+        or _of_vocabulary(rows, tokenizer, mask, count)
+    )
+
+
+def _of_file(rows: TaskRows, file: Path | None, mask: str | None, count: int | None) -> ComparedRows | None:
+    if file is None:
+        return None
+    source = open_files(rows, [file], rows.required(labelled=False), where="@[data]")
+    return ComparedRows(_spread_over(_examples(rows, source, mask), count), str(file), real=True)
+
+
+def _of_splits(rows: TaskRows, splits: tuple[str, ...], mask: str | None, count: int | None) -> ComparedRows | None:
     for split in splits:
         examples = _rows_of_split(rows, split, mask, count)
         if examples:
             return ComparedRows(examples, split, real=True)
+    return None
+
+
+def _of_vocabulary(rows: TaskRows, tokenizer: Any, mask: str | None, count: int | None) -> ComparedRows:
     made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
     if not made:
         raise UserError("there are no rows to compare on", where="@[data]", hint="give a file of rows: @[data=FILE]")

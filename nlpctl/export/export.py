@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import tempfile
 from collections.abc import Iterator
@@ -11,14 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.user_code import require_rows_named
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.export.layouts.weights import WEIGHTS, is_weights_folder, refuse_task
-from nlpctl.export.request import ELSEWHERE, ExportRequest
+from nlpctl.export.request import ELSEWHERE, ROWS, ExportRequest
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
@@ -64,7 +66,8 @@ def export(
     if layout in WEIGHTS:
         _check_weights_layout(layout, recipe, source)
     elif layout is not None:
-        _check_layout(layout, source, request)
+        _check_layout(layout, recipe, source, request)
+        request = dataclasses.replace(request, formats=(layouts.layout(layout).FORMAT,))
     elif resolve_source(source).kind == "export":
         hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: @[layout]"
         raise UserError("this is an export already", where=source, hint=hint)
@@ -73,10 +76,9 @@ def export(
         _refuse_output(final, source, layout, overwrite)
         if layout in WEIGHTS:
             return _export_weights(recipe, source, final, layout)
-        if request.data is not None:
-            require_rows(task_rows(recipe.task, recipe.data), request.data)
-        else:
+        if request.data is None:
             require_rows_named(recipe.data)
+        _require_named_rows(recipe, request)
         setup = set_up_process(recipe)
         with sigterm_interrupts(), ExitStack() as stack:
             with writing(final, ELSEWHERE):
@@ -88,7 +90,18 @@ def export(
             made, manifest = stack.enter_context(existing_or_temporary(recipe, setup, source, request))
             with writing(final, ELSEWHERE):
                 layouts.layout(layout).write_repository(made, manifest, folder, _model_name(recipe, source))
-        return ExportResult(final, manifest)
+        graphs = tuple(graph for graph in manifest.graphs if graph.format in request.formats)
+        return ExportResult(final, dataclasses.replace(manifest, graphs=graphs))
+
+
+def _require_named_rows(recipe: Recipe, request: ExportRequest) -> None:
+    """UserError if rows that the command names cannot be read; those that a run was trained on may be gone."""
+    rows = task_rows(recipe.task, recipe.data)
+    if request.data is not None:
+        require_rows(rows, request.data)
+    for split in SPLITS:
+        if has_split(recipe.data, split) and any(map(recipe.set_by_flag, ("data.dataset", f"data.{split}"))):
+            next(iter(open_split(rows, split, labelled=False)), None)
 
 
 def _export_weights(recipe: Recipe, source: str, final: Path, layout: str) -> ExportResult:
@@ -117,24 +130,30 @@ def _check_weights_layout(layout: str, recipe: Recipe, source: str) -> None:
     refuse_task(layout, recipe)
 
 
-def _check_layout(name: str, source: str, request: ExportRequest) -> None:
-    """UserError for an unknown layout, or if the exported formats do not include the layout's format."""
+def _check_layout(name: str, recipe: Recipe, source: str, request: ExportRequest) -> None:
+    """UserError for an unknown layout, or if it does not hold what is asked for."""
     if name not in layouts.LAYOUTS:
         known = (*layouts.LAYOUTS, *WEIGHTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "@[layout]", hint)
-    format, model = layouts.layout(name).FORMAT, resolve_source(source)
+    module, model = layouts.layout(name), resolve_source(source)
+    if module.FORMAT not in request.formats:
+        hint = f"leave it out, or give @[formats={module.FORMAT}]"
+        raise UserError(f"{name} takes {module.FORMAT} graphs", "@[formats]", hint)
+    asked = next((each for each in request.precisions if not module.holds(each)), None)
+    if asked is not None:
+        raise UserError(f"{name} takes no graph of {asked}", "@[precisions]", "leave it out, or take another layout")
     if model.export is not None:
-        _refuse_what_it_lacks(model.export, format, request)
-    elif format not in request.formats:
-        raise UserError(f"{name} takes {format} graphs", "@[formats]", f"leave it out, or give @[formats={format}]")
+        _refuse_what_it_lacks(model.export, module.FORMAT, recipe, request)
 
 
-def _refuse_what_it_lacks(export: Path, format: str, request: ExportRequest) -> None:
-    """UserError if an export, which is only arranged, was not made as `request` says."""
-    if request.data is not None:
-        message = "an export is arranged as it is, not compared again"
-        raise UserError(message, "@[data]", "leave it out, or give the run")
+def _refuse_what_it_lacks(export: Path, format: str, recipe: Recipe, request: ExportRequest) -> None:
+    """UserError if an export, which is only arranged, was not made as `recipe` and `request` say."""
+    flags = [f"{origin}" for key, origin in recipe.origins.items() if origin.by_flag and not key.startswith("runtime.")]
+    flags += [flag for flag, given in (("@[data]", request.data), ("@[rows]", request.rows != ROWS)) if given]
+    if flags:
+        message = "an export is arranged as it is, not made or compared again"
+        raise UserError(message, flags[0], "leave it out, or give the run")
     graphs = [graph for graph in read_checked_manifest(export).graphs if graph.format == format]
     held = {name for graph in graphs for name in (graph.precision, f"{graph.precision}-{graph.method}")}
     missing = [name for name in request.precisions if name not in held and name != "fp32"]  # which is the default
@@ -186,11 +205,12 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
     """UserError if `output` holds the model, is not an export, or exists and must not be replaced."""
-    is_own = _is_export
+    kind, is_own = "an export", _is_export
     if layout is not None:
+        kind = f"an export to {layout} with nothing else in it and nothing changed"
         is_own = is_weights_folder if layout in WEIGHTS else layouts.layout(layout).is_repository
     folder = resolve_source(source).folder
-    refuse_folder(output, overwrite, "an export", is_own, () if folder is None else (folder,))
+    refuse_folder(output, overwrite, kind, is_own, () if folder is None else (folder,))
     if layout is None:
         refuse_foreign_files(output)
 

@@ -24,12 +24,14 @@ def write_report(
     folder: Path,
     manifest: ExportManifest,
     rows: ComparedRows,
+    for_int8: ComparedRows | None,
     parity: Parity,
     findings: Sequence[GraphDifference],
     refused: Sequence[RefusedGraph],
     setup: ProcessSetup,
 ) -> None:
-    """Write both files, for people and for scripts; checksums do not cover them."""
+    """Write both files, for people and for scripts; checksums do not cover them. `for_int8`: the rows that graphs in 8
+    bits were calibrated on."""
     task = parity.task
     report = {
         "task": manifest.task,
@@ -40,6 +42,7 @@ def write_report(
             "real": rows.real,
             "decisions": parity.distinct_decisions,
         },
+        "calibration": None if for_int8 is None else {"count": len(for_int8.examples), "from": for_int8.origin},
         "shapes": parity.shapes,
         "tolerance": {
             "fp32_difference": fp32_tolerance(task, setup),
@@ -124,6 +127,9 @@ def markdown_of(report: dict[str, Any]) -> str:
             tolerance["int8_agreement"],
         ),
     ]
+    if report["calibration"] is not None:
+        count, origin = report["calibration"]["count"], report["calibration"]["from"]
+        parts.append(say("Graphs in 8 bits are calibrated on {} ({}).", say_counted(count, "rows"), origin))
     if report["refused"]:
         parts += [say("Left out:"), BulletList([f"{each['files'][0]}: {each['reason']}" for each in report["refused"]])]
     title = say("Export of {}", report["source"])

@@ -13,7 +13,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Batch
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.sample_rows import rows_for_int8, rows_to_compare
+from nlpctl.data.sample_rows import ComparedRows, rows_for_int8, rows_to_compare
 from nlpctl.engines.engine import DygraphPredictor
 from nlpctl.engines.parity import Parity, batches_of
 from nlpctl.engines.samples import timing_batches
@@ -57,9 +57,15 @@ def write_export(
         console.warn("no readable row in dev, test or train: compared on synthetic text; @[data=FILE] gives real rows")
     parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
+    for_int8: list[ComparedRows] = []  # none, or those that some graph was calibrated on
+
     def int8_batches() -> Iterator[Batch]:
-        examples = rows_for_int8(readers, request.data, tokenizer, INT8_ROWS, masked=task.masks_inputs)
-        return batches_of(task, encoder, examples, INT8_BATCH)
+        if not for_int8:
+            for_int8.append(rows_for_int8(readers, request.data, tokenizer, INT8_ROWS, masked=task.masks_inputs))
+            if for_int8[0].origin != "train":
+                also = ", which they are compared on, too" if for_int8[0].origin == rows.origin else ""
+                console.warn(f"train cannot be read: graphs in 8 bits are calibrated on {for_int8[0].origin}{also}")
+        return batches_of(task, encoder, for_int8[0].examples, INT8_BATCH)
 
     # What is read beside the graphs, and the graphs.
     batch = parity.cases[0].batch
@@ -100,7 +106,7 @@ def write_export(
         manifest = dataclasses.replace(manifest, speeds=time_graphs(folder, manifest, setup, batches, request.timing))
 
     with writing(final, ELSEWHERE):
-        write_report(folder, manifest, rows, parity, findings, refused, setup)
+        write_report(folder, manifest, rows, next(iter(for_int8), None), parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest
 

@@ -41,12 +41,20 @@ def find_model(recipe: Recipe) -> str:
     """
     source = find_trained_model(recipe)
     refuse_model(recipe, source)
+    warn_of_unused_flags(recipe)
+    return source
+
+
+def warn_of_unused_flags(recipe: Recipe, sections: tuple[str, ...] = ()) -> None:
+    """Tell, once, of flags that no trained model of the task reads, or that are in one of `sections`, which the command
+    does not read."""
     if flags := [dotted for dotted in sorted(recipe.origins) if recipe.set_by_flag(dotted)]:
         others = {finding.keys[0] for finding in keys_of_other_tasks(recipe)}
         for dotted in flags:
             if dotted in others or is_of_training(dotted):
                 warn_once(f"{recipe.origins[dotted]} has no effect: a trained model of {recipe.task} does not read it")
-    return source
+            elif dotted.partition(".")[0] in sections:
+                warn_once(f"{recipe.origins[dotted]} has no effect: this command does not read it")
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:

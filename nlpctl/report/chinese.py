@@ -818,6 +818,7 @@ CHINESE: Mapping[str, str] = {
         "容差：fp32 的差异不超过 {:.0e}（最大的输出大于 1 时，是它的这个比例），int8 的判定有 {:.0%} 相同。bf16 和 "
         "fp16 仅供参考：Paddle 用这些精度计算 fp32 的图。"
     ),
+    "Graphs in 8 bits are calibrated on {} ({}).": "8 位的图用{}（{}）校准。",
     "Left out:": "略去的：",
     # -- nlpctl params --
     "name": "名称",

@@ -217,6 +217,10 @@ class FakeLayout:
     FORMAT = "onnx"
 
     @staticmethod
+    def holds(precision):
+        return True
+
+    @staticmethod
     def write_repository(export, manifest, repository, name):
         (repository / name).mkdir()
         shutil.copy(export / "model.onnx", repository / name / "model.onnx")
@@ -238,17 +242,18 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     assert main(["export", str(run), "--format", "onnx", "--rows", "8"]) == 0
     before = read_manifest(run / "export")
     capsys.readouterr()
-    for flag, value in (("--precision", "fp32,int8"), ("--data", str(run / "recipe.yaml"))):
+    for flag, value in (("--precision", "fp32,int8"), ("--data", str(run / "recipe.yaml")), ("--rows", "8")):
         assert main(["export", str(run / "export"), "--layout", "fake", "-o", str(tmp_path / "x"), flag, value]) == 2
         assert f"{flag}: " in capsys.readouterr().err and not (tmp_path / "x").exists()
-    assert main(["export", str(run / "export"), "--layout", "fake", "-o", str(tmp_path / "repository")]) == 0
+    arrange = ["--layout", "fake", "-o", str(tmp_path / "repository")]
+    assert main(["export", str(run / "export"), *arrange]) == 0
     assert (tmp_path / "repository" / "run" / "model.onnx").is_file() and read_manifest(run / "export") == before
-    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository")]) == 2
-    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 0
+    assert main(["export", str(run / "export"), *arrange]) == 2
+    assert main(["export", str(run / "export"), *arrange, "--overwrite"]) == 0
     capsys.readouterr()
     (tmp_path / "repository" / "fake.txt").unlink()
-    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 2
-    assert "is not an export and is not replaced" in capsys.readouterr().err
+    assert main(["export", str(run / "export"), *arrange, "--overwrite"]) == 2
+    assert "is not an export to fake with nothing else in it" in capsys.readouterr().err
 
 
 def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):

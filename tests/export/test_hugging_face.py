@@ -451,11 +451,11 @@ def test_options_that_a_layout_leaves_without_effect(
 def test_what_is_no_export_of_weights_is_not_replaced(classifier: Recipe, tmp_path: Path):
     with (exported(classifier, tmp_path / "further", "transformers") / "model.safetensors").open("ab") as file:
         file.write(b"trained further")
-    with pytest.raises(UserError, match="is not an export and is not replaced"):
+    with pytest.raises(UserError, match="is not an export to transformers"):
         exported(classifier, tmp_path / "further", "transformers", overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")
-    with pytest.raises(UserError, match="is not an export and is not replaced"):
+    with pytest.raises(UserError, match="is not an export to transformers"):
         exported(classifier, tmp_path / "mine", "transformers", overwrite=True)
 
 

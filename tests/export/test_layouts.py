@@ -13,6 +13,7 @@ import onnxruntime
 import pytest
 from google.protobuf import descriptor_pool
 
+from nlpctl.cli.app import main
 from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
@@ -64,7 +65,8 @@ def exported(classifier, tmp_path_factory):
 
 def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
     """Each model as Triton's onnxruntime backend takes it: file, names, types and sizes."""
-    made = export(classifier, str(exported), ExportRequest(), output=tmp_path / "models", layout="triton").folder
+    request = ExportRequest(("onnx",))
+    made = export(classifier, str(exported), request, output=tmp_path / "models", layout="triton").folder
     models = sorted(path.name for path in made.iterdir())
     assert len(models) == 2 and models[1] == f"{models[0]}_int8_dynamic"
     for name in models:
@@ -88,6 +90,56 @@ def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
         assert json.loads((own / "labels.json").read_text())["labels"] == ["x", "y", "z"]
         assert (own / "vocab.txt").is_file() and not list(own.glob("*.onnx")) and not (own / "export.json").exists()
     assert triton.is_repository(made)
+
+
+def changed_config(made: Path) -> None:
+    config = next(made.glob("*/config.pbtxt"))
+    config.write_text(config.read_text() + "instance_group [ { count: 2 } ]\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("triton", changed_config),
+        ("triton", lambda made: next(made.glob("*/config.pbtxt")).parent.joinpath("2").mkdir()),
+        ("triton", lambda made: made.joinpath("ensemble").mkdir()),
+        ("paddle-serving", lambda made: made.joinpath("serving_server", "notes.txt").touch()),
+        ("transformers", lambda made: made.joinpath("onnx").mkdir()),
+        ("transformers", lambda made: made.joinpath("README.md").write_text("our model\n")),
+    ],
+)
+def test_what_was_added_or_changed_is_not_lost(classifier, tmp_path, name, change):
+    source, formats = find_trained_model(classifier), ("paddle", "onnx")
+
+    def write() -> Path:
+        request = ExportRequest(formats, rows=4)
+        return export(classifier, source, request, output=tmp_path / "made", layout=name, overwrite=True).folder
+
+    made = write()
+    assert write() == made  # as it was written it is replaced
+    change(made)
+    with pytest.raises(UserError, match=f"this is not an export to {name} with nothing else in it"):
+        write()
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "told"),
+    [
+        ("paddle-serving", ExportRequest(("paddle", "onnx"), ("int8",)), "paddle-serving takes no graph of int8"),
+        ("triton", ExportRequest(("paddle",)), "triton takes onnx graphs"),
+    ],
+)
+def test_graphs_that_a_layout_does_not_hold(classifier, exported, tmp_path, name, request_, told):
+    for source in (find_trained_model(classifier), str(exported)):
+        with pytest.raises(UserError, match=told):
+            export(classifier, source, request_, output=tmp_path / "made", layout=name)
+
+
+@pytest.mark.parametrize("flags", [["--rows", "5"], ["--set", "data.max_seq_length=5"], ["--data", "a.tsv"]])
+def test_an_export_is_arranged_as_it_is(exported, tmp_path, capsys, flags):
+    words = ["export", str(exported), "--layout", "triton", "-o", str(tmp_path / "made"), *flags]
+    assert main(words) == 2
+    assert "an export is arranged as it is, not made or compared again" in capsys.readouterr().err
 
 
 def test_paddle_serving_is_fed_and_fetched_by_name(classifier, exported, tmp_path):

@@ -10,6 +10,7 @@ def test_megabytes_are_those_of_compress():
         "source": "outputs/run/model",
         "task": "sequence_classification",
         "rows": {"count": 20, "from": "dev", "real": True},
+        "calibration": None,
         "shapes": [[1, 8], [7, 24]],
         "tolerance": {"fp32_difference": 1e-4, "int8_agreement": 0.97},
         "graphs": [{"files": ["model.pdmodel"], "bytes": 90_900_000, "checks": [check]}],

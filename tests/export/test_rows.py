@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from nlpctl.data.rows.task_rows import task_rows
-from nlpctl.data.sample_rows import require_rows, rows_to_compare, spread
+from nlpctl.data.sample_rows import require_rows, rows_for_int8, rows_to_compare, spread
 from nlpctl.errors import UserError
 from nlpctl.models.find import find_trained_model
 from nlpctl.runtime.process import set_up_process
@@ -37,6 +37,19 @@ def test_dev_first_then_train_then_the_vocabulary(classifier, tokenizer):
     assert len(texts) > 40 and len(set(texts)) > 30 and any(len(text.split()) > 5 for text in texts)
     ids = [id for text in texts for id in tokenizer.ids(text)]
     assert len(set(ids)) > 50 and ids.count(tokenizer.unk_token_id) < len(ids) / 5
+
+
+def test_graphs_in_8_bits_are_calibrated_on_train(classifier, tokenizer, tmp_path):
+    """Whatever they are compared on."""
+    file = tmp_path / "compared.tsv"
+    file.write_text("text\nthe room\n", encoding="utf-8")
+
+    def origin(**data: tuple[str, ...]) -> str:
+        readers = task_rows(classifier.task, dataclasses.replace(classifier.data, **data))
+        return rows_for_int8(readers, file, tokenizer, 50, masked=False).origin
+
+    assert origin() == "train" and origin(train=("/nowhere/train.jsonl",)) == "dev"
+    assert origin(train=(), dev=()) == str(file)
 
 
 def test_rows_of_all_of_a_file(classifier, tokenizer, tmp_path):

@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
 from nlpctl.formats.messages import Field, as_text, message_types
 from nlpctl.formats.program import read_program
+from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.models.export_folder import ExportManifest, TensorSpec
 
 FORMAT = "paddle"
@@ -59,10 +60,19 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
     copy_own_files(export, manifest, repository)
 
 
+def holds(precision: str) -> bool:
+    """Paddle Serving would need settings of its own for others."""
+    return precision == "fp32"
+
+
 def is_repository(folder: Path) -> bool:
     """Whether write_repository has filled the folder, and nothing else is in it."""
     names = {path.name for path in folder.iterdir()}
-    return names == {SERVER, CLIENT, OWN} and has_own_files(folder)
+    if names != {SERVER, CLIENT, OWN} or not has_own_files(folder):
+        return False
+    files = {place: {path.name for path in (folder / place).iterdir()} for place in (SERVER, CLIENT)}
+    configs = {place: {f"{place}_conf{end}" for end in (".prototxt", ".stream.prototxt")} for place in files}
+    return files[CLIENT] == configs[CLIENT] and files[SERVER] == {*configs[SERVER], *paddle_files(PREFIX)}
 
 
 def general_model_config(manifest: ExportManifest, fetches: tuple[str, ...]) -> Any:
