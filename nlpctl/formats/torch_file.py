@@ -28,6 +28,7 @@ _STORAGE_DTYPES = {
     "BoolStorage": np.bool_,
 }
 _NAMES = {np.dtype(dtype).name for dtype in _STORAGE_DTYPES.values()}
+_BYTE_ORDERS = {b"little": "<", b"big": ">"}
 
 
 def load_torch_file(path: Path) -> dict[str, np.ndarray]:
@@ -49,18 +50,24 @@ def load_torch_file(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_zip(path: Path) -> Any:
-    """PyTorch >= 1.6: PREFIX/data.pkl holds the structure, PREFIX/data/KEY the raw storages."""
+    """PyTorch >= 1.6: PREFIX/data.pkl holds the structure, PREFIX/data/KEY the raw storages, PREFIX/byteorder theirs
+    (PyTorch >= 2.1)."""
     with zipfile.ZipFile(path) as archive:
         check_zip(archive, path.stat().st_size)
         pickle_name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         prefix = pickle_name.removesuffix("data.pkl")
+        written = archive.read(f"{prefix}byteorder") if f"{prefix}byteorder" in archive.namelist() else b"little"
+        if written not in _BYTE_ORDERS:
+            raise ValueError(f"byte order {written[:40]!r} is not known")
         storages: dict[str, np.ndarray] = {}
 
         def storage(saved: Any) -> np.ndarray:
             _, dtype, key, _, count = saved
             if as_kind(str, key) not in storages:
                 raw = archive.read(f"{prefix}data/{key}")
-                storages[key] = np.frombuffer(raw, dtype=_checked(dtype, count, len(raw)), count=count)
+                own = _checked(dtype, count, len(raw))
+                stored = np.frombuffer(raw, own.newbyteorder(_BYTE_ORDERS[written]), count)
+                storages[key] = stored.astype(own, copy=False)
             return storages[key]
 
         structure = archive.read(pickle_name)

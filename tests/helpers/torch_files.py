@@ -52,10 +52,14 @@ def torch_pickle(
     return pickled({"w": Call(tensor, (storage, offset, size, stride, False, collections.OrderedDict()))})
 
 
-def torch_zip(path: Path, structure: bytes, storage: bytes = b"", kind: int = zipfile.ZIP_STORED) -> None:
+def torch_zip(
+    path: Path, structure: bytes, storage: bytes = b"", kind: int = zipfile.ZIP_STORED, byteorder: bytes | None = None
+) -> None:
     with zipfile.ZipFile(path, "w", kind) as archive:
         archive.writestr("archive/data.pkl", structure)
         archive.writestr("archive/data/0", storage)
+        if byteorder is not None:
+            archive.writestr("archive/byteorder", byteorder)
 
 
 def torch_legacy(path: Path, structure: bytes, storage: np.ndarray, keys: Any = ("0",)) -> None:

@@ -162,6 +162,18 @@ def test_torch_file_written_by_hand(tmp_path):
     np.testing.assert_array_equal(load_torch_file(path)["w"], [[0, 2], [1, 3]])
 
 
+@pytest.mark.parametrize(("order", "kind"), [(b"big", ">f4"), (b"little", "<f4")])
+def test_torch_file_of_a_machine_with_another_byte_order(tmp_path, order, kind):
+    path = tmp_path / "pytorch_model.bin"
+    torch_zip(path, torch_pickle(), np.arange(4, dtype=kind).tobytes(), byteorder=order)
+    read = load_torch_file(path)["w"]
+    np.testing.assert_array_equal(read, [[0, 1], [2, 3]])
+    assert read.dtype.isnative
+    torch_zip(path, torch_pickle(), np.arange(4, dtype=kind).tobytes(), byteorder=b"middle")
+    with pytest.raises(UserError, match="is cut off or damaged .byte order b'middle' is not known"):
+        load_torch_file(path)
+
+
 @pytest.mark.parametrize(
     "lie",
     [{"size": (20, 20)}, {"offset": 1}, {"offset": -1}, {"stride": (200, 1)}, {"stride": (-2, 1)}, {"count": 400}],
