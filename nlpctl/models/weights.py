@@ -64,7 +64,13 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
             raise UserError(f"names a shard outside the folder: {json.dumps(name)}", where=str(index), hint=BROKEN_HINT)
         if not shard.is_file():
             raise UserError(f"shard {name} is missing", where=str(index), hint="copy all shards of the weights")
-        arrays.update(_reader(shard)(shard))
+        for parameter, array in _reader(shard)(shard).items():
+            place = weight_map.get(parameter)
+            if place == name:
+                arrays[parameter] = array
+            elif place is not None:
+                reason = f"{parameter} lies in {name}, and the index names {place}"
+                raise UserError(reason, where=str(index), hint=BROKEN_HINT)
     missing = sorted(set(weight_map) - set(arrays))
     if missing:
         raise UserError(f"its shards lack {missing[0]} and {len(missing) - 1} more", where=str(index), hint=BROKEN_HINT)
