@@ -26,6 +26,7 @@ MOST_GROWTH = 200  # parameters hardly compress; a bomb of zeros grows by a thou
 _SLACK = 100 << 20
 _CHUNK = 1 << 20
 _LONGEST_HEADER = 1 << 20
+_DEEPEST = 32  # folders in each other: every file could bring as many as a name has letters
 
 _OPENERS: dict[bytes, Callable[..., Any]] = {
     b"\x1f\x8b": gzip.open,
@@ -43,8 +44,8 @@ def looks_like_archive(head: bytes) -> bool:
 def unpack(archive: Path, folder: Path) -> None:
     """Write the files of `archive` into the empty `folder`.
 
-    UserError: a name that leads out of the folder, a link, a name that comes twice, a password; more files or bytes
-    than the limits; a file that is cut off or damaged.
+    UserError: a name that leads out of the folder or too deep into it, a link, a name that comes twice, a password;
+    more files or bytes than the limits; a file that is cut off or damaged.
     """
     target = _Target(archive, folder)
     try:
@@ -78,20 +79,23 @@ class _Target:
 
     def __init__(self, archive: Path, folder: Path):
         self.archive, self._folder = archive, folder
-        self._bytes_left = archive.stat().st_size * MOST_GROWTH + _SLACK
+        self.most_bytes = self._bytes_left = archive.stat().st_size * MOST_GROWTH + _SLACK
         self._files_left = MOST_FILES
 
     def refuse(self, name: str, why: str) -> UserError:
         return UserError(f"refused: {name[:120]!r} in the archive {why}", where=str(self.archive), hint=_UNSAFE_HINT)
 
+    def count(self, name: str) -> None:
+        """Note one more file or folder. UserError: one too many."""
+        self._files_left -= 1
+        if self._files_left < 0:
+            raise self.refuse(name, f"is one file too many: {MOST_FILES} are allowed")
+
     def add(self, name: str, size: int, content: IO[bytes]) -> None:
         """Copy one file; `size` is what the archive claims, and it never becomes more."""
         path = self._inside(name)
-        self._files_left -= 1
         # Claims are counted before anything is written: a bomb is refused without filling the disk.
         self._bytes_left -= size
-        if self._files_left < 0:
-            raise self.refuse(name, f"is one file too many: {MOST_FILES} are allowed")
         if self._bytes_left < 0:
             raise self.refuse(name, f"claims {size} bytes, which no archive of this size holds")
         # Asked per file: another process may fill the same disk meanwhile.
@@ -119,12 +123,15 @@ class _Target:
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
             raise self.refuse(name, "leads out of its folder")
+        if len(relative.parts) > _DEEPEST:
+            raise self.refuse(name, f"lies deeper than {_DEEPEST} folders")
         return self._folder / relative
 
 
 def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
     with zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():
+            target.count(entry.filename)
             # A zip keeps the Unix mode in the upper 16 bits; zipfile itself would write the link's target as text.
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise target.refuse(entry.filename, "is a link")
@@ -138,27 +145,45 @@ def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
 
 
 def _unpack_tar(stream: IO[bytes], target: _Target) -> None:
-    bounded: Any = _Bounded(stream)  # of a stream's methods tarfile uses read, seek and tell
+    bounded: Any = _Bounded(stream, target.most_bytes)  # of a stream's methods tarfile uses read, seek and tell
     # "r:" forbids tarfile its own decompression, which would bypass the limits of _Bounded.
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
-        for member in archive:
+        while (member := archive.next()) is not None:
+            archive.members, archive.pax_headers = [], {}  # tarfile keeps those of every member
+            target.count(member.name)
             if not (member.isfile() or member.isdir()):
                 raise target.refuse(member.name, "is a link or a device")
             if member.isfile() and (content := archive.extractfile(member)) is not None:
+                bounded.left = member.size
                 target.add(member.name, member.size, content)
+            bounded.left = _LONGEST_HEADER
         bounded.seek(archive.offset)
         if bounded.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
             raise EOFError("it has no end")  # tarfile takes the last whole file for the end
 
 
 class _Bounded:
-    """A stream that hands out no more than a header's worth at once: tarfile reads a long name as long as it claims."""
+    """A stream that hands out no more than is `left` to a header or a file, nor goes further than `most` bytes.
 
-    def __init__(self, stream: IO[bytes]):
-        self._stream = stream
-        self.seek, self.tell = stream.seek, stream.tell
+    tarfile reads long names, pax headers and maps of holes as long as they claim to be, however many there are.
+    """
+
+    def __init__(self, stream: IO[bytes], most: int):
+        self._stream, self._most = stream, most
+        self.left = _LONGEST_HEADER
+        self.tell = stream.tell
+
+    def seek(self, position: int) -> None:
+        self._refuse_beyond(position)
+        self._stream.seek(position)
 
     def read(self, count: int) -> bytes:
-        if count > _LONGEST_HEADER:
+        self.left -= count
+        if self.left < 0:
             raise ValueError(f"a header claims {count} bytes")
+        self._refuse_beyond(self.tell() + count)
         return self._stream.read(count)
+
+    def _refuse_beyond(self, position: int) -> None:
+        if position > self._most:
+            raise ValueError(f"its headers claim {position} bytes, which no archive of this size holds")

@@ -100,6 +100,36 @@ def test_bombs(tmp_path, kind, monkeypatch):
         unpacked(many, tmp_path / "out")
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_folders_without_number_or_end(tmp_path, kind, monkeypatch):
+    folders: list = [(f"{number}/", b"") for number in range(11)]
+    if kind == "tar":
+        folders = [tarfile.TarInfo(name) for name, _ in folders]
+        for folder in folders:
+            folder.type = tarfile.DIRTYPE
+    monkeypatch.setattr(module, "MOST_FILES", 10)
+    with pytest.raises(UserError, match="refused: '10/?' in the archive is one file too many: 10 are allowed"):
+        unpacked(MAKERS[kind](tmp_path / "x", *folders), tmp_path / "out")
+    with pytest.raises(UserError, match="in the archive lies deeper than 32 folders"):
+        unpacked(MAKERS[kind](tmp_path / "y", ("a/" * 40 + "b", b"1")), tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_headers_without_end(tmp_path, monkeypatch):
+    """90 MB of comments in 90 kB, which tarfile keeps; and several of them before one folder."""
+    monkeypatch.setattr(module, "_SLACK", 0)
+    comment = tarfile.TarInfo("a")
+    comment.type, comment.pax_headers = tarfile.DIRTYPE, {"comment": "a" * 900_000}
+    header = comment.tobuf(tarfile.PAX_FORMAT)
+    (tmp_path / "x").write_bytes(gzip.compress(header * 100 + bytes(1024)))
+    with pytest.raises(UserError, match="its headers claim [0-9]+ bytes, which no archive of this size holds"):
+        unpacked(tmp_path / "x", tmp_path / "out")
+    only_comment = header[: -tarfile.BLOCKSIZE]
+    (tmp_path / "y").write_bytes(only_comment * 2 + header)
+    with pytest.raises(UserError, match="cut off or damaged .a header claims 9[0-9]+ bytes"):
+        unpacked(tmp_path / "y", tmp_path / "out")
+
+
 def test_a_zip_that_unpacks_without_a_limit(tmp_path):
     """zipfile makes 150 MB of the 20 kB of an LZMA or bzip2 entry at once, whatever is asked for."""
     for kind in (zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2):
