@@ -21,6 +21,7 @@ from nlpctl.files import regular
 
 FLAT, HNSW = b"IxFI", b"IHNf"
 _BLOCK = 1 << 22  # values that are looked at together
+_MOST_LEVELS = 64  # faiss gives fewer than 32; each is a pass over all vectors
 _HEAD = struct.Struct("<4siqqqbi")
 
 
@@ -79,7 +80,7 @@ def _check_links(parts: _Parts, vectors: int) -> None:
     entry, highest, _, _, beam = struct.unpack("<5i", parts.take(20).tobytes())
     if len(levels) != vectors or len(begins) != vectors + 1 or beam != 1:
         raise ValueError("the links are not those of its vectors")
-    if not len(up_to) or up_to[0] != 0 or (np.diff(up_to) < 0).any():
+    if not 0 < len(up_to) <= _MOST_LEVELS or up_to[0] != 0 or (np.diff(up_to) < 0).any():
         raise ValueError("the numbers of its links are damaged")
     if vectors == 0:
         if len(links) or entry != -1:

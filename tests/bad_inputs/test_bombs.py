@@ -195,6 +195,19 @@ def test_links_beyond_the_texts(tmp_path: Path) -> None:
     refused(index_folder, "leads beyond its 300 vectors", tmp_path, "hnsw", content)
 
 
+def test_an_index_of_thousands_of_levels(tmp_path: Path) -> None:
+    """Each is a pass over all vectors: minutes for four megabytes."""
+    index_folder(tmp_path, "hnsw")
+    content = (tmp_path / "index.faiss").read_bytes()
+    begin = struct.calcsize("<4siqqqbi")
+    begin += 8 + 8 * struct.unpack_from("<Q", content, begin)[0]  # behind the list of probabilities
+    (count,) = struct.unpack_from("<Q", content, begin)
+    end = begin + 8 + 4 * count
+    levels = struct.pack("<Q", 65) + content[begin + 8 : end] + content[end - 4 : end] * (65 - count)
+    content = content[:begin] + levels + content[end:]
+    refused(index_folder, "the numbers of its links are damaged", tmp_path, "hnsw", content)
+
+
 def test_vectors_that_are_no_numbers(tmp_path: Path) -> None:
     index_folder(tmp_path, "flat")
     content = (tmp_path / "index.faiss").read_bytes()
