@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from nlpctl.convert.match import Candidate, Matcher, TargetParameter
@@ -18,29 +18,35 @@ def by_recorded_name(matcher: Matcher) -> None:
     Where the exported layer held the network as a part of it (model.ernie. ...), that prefix is taken away.
     """
     recorded = {name: variable.structured for name, variable in matcher.free_variables.items() if variable.structured}
-    prefix = _common_prefix(recorded, matcher)
-    how = later("recorded name, without {!r}", prefix) if prefix else later("recorded name")
-    matcher.propose(
-        Candidate((name,), (structured.removeprefix(prefix),), how)
-        for name, structured in recorded.items()
-        if structured.startswith(prefix) and structured.removeprefix(prefix) in matcher.by_name
-    )
+    candidates: dict[tuple[str, str], Candidate] = {}
+    for prefix in _prefixes(recorded.values(), matcher):
+        how = later("recorded name, without {!r}", prefix) if prefix else later("recorded name")
+        for name, structured in recorded.items():
+            bare = structured.removeprefix(prefix)
+            if structured.startswith(prefix) and bare in matcher.by_name:
+                # An encoder's parameter has two names, with its prefix and without: model.ernie.X may be either.
+                candidates.setdefault((name, matcher.by_name[bare].name), Candidate((name,), (bare,), how))
+    matcher.propose(candidates.values())
 
 
-def _common_prefix(recorded: Mapping[str, str], matcher: Matcher) -> str:
-    """The prefix of the recorded names; "" if the network knows the names without removing one."""
+def _prefixes(recorded: Collection[str], matcher: Matcher) -> list[str]:
+    """The prefix of the recorded names; several where each gives as many parameters that are open, as of two towers.
+
+    "" if the network knows the names without removing one.
+    """
     # One hit without a prefix is enough: a prefix would be common to all names.
-    if any(name in matcher.by_name for name in recorded.values()):
-        return ""
-    parts = [name.split(".") for name in recorded.values()]
-    prefixes = dict.fromkeys(".".join(each[:count]) + "." for each in parts for count in range(1, len(each)))
-    hits = {
-        prefix: sum(name.startswith(prefix) and name.removeprefix(prefix) in matcher.by_name
-                    for name in recorded.values())
-        for prefix in prefixes
-    }  # fmt: skip
-    best = max(hits, key=hits.__getitem__, default="")
-    return best if hits and hits[best] else ""
+    if any(name in matcher.by_name for name in recorded):
+        return [""]
+    open_names = {parameter.name for parameter in matcher.open_parameters}
+    given: dict[str, set[str]] = {}
+    for name in recorded:
+        parts = name.split(".")
+        for count in range(1, len(parts)):
+            parameter = matcher.by_name.get(".".join(parts[count:]))
+            if parameter is not None and parameter.name in open_names:
+                given.setdefault(".".join(parts[:count]) + ".", set()).add(parameter.name)
+    most = max(map(len, given.values()), default=0)
+    return [prefix for prefix, parameters in given.items() if len(parameters) == most]
 
 
 def by_counted_name(matcher: Matcher) -> None:

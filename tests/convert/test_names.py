@@ -49,6 +49,33 @@ def test_recorded_names_of_a_bare_encoder():
     assert matched(matcher) == {"bert.fc.weight": "v"}
 
 
+def test_two_encoders_under_one_layer_are_an_ambiguity():
+    """And what a map has chosen of one is not mixed with the other."""
+    towers = {
+        tower: [variable(f"{tower}_{i}", shape, f"{tower}.{name}") for i, (name, shape) in enumerate(SHAPES.items())]
+        for tower in ("query", "title")
+    }
+    matcher = make_matcher(*towers["query"], *towers["title"])
+    by_recorded_name(matcher)
+    result = matcher.result()
+    assert not result.matches and len(result.ambiguities) == 4
+    assert result.ambiguities[0].candidates == ("query_0", "title_0")
+    assert result.ambiguities[0].why.endswith("recorded name, without 'query.', recorded name, without 'title.'")
+
+    matcher = make_matcher(*towers["query"], *towers["title"])
+    matcher.propose([Candidate((f"query_{i}",), (name,), "map") for i, name in enumerate(list(SHAPES)[:-1])])
+    by_recorded_name(matcher)
+    (ambiguity,) = matcher.result().ambiguities
+    assert ambiguity.candidates == ("query_3", "title_3")
+
+
+def test_an_encoder_below_two_layers_has_one_candidate_per_parameter():
+    """Each of its parameters is known with the encoder's prefix and without."""
+    matcher = make_matcher(*recorded("model.")[:3])
+    by_recorded_name(matcher)
+    assert len(matched(matcher)) == 3 and not matcher.result().ambiguities
+
+
 def counted(shift: int, *, without: tuple[str, ...] = ()) -> list[StaticVariable]:
     shapes = dict(zip(INTERNAL, SHAPES.values(), strict=True))
     found = []
