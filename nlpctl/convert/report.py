@@ -253,8 +253,8 @@ def markdown(report: ConversionReport) -> str:
 def plan_text(report: ConversionReport) -> str:
     """YAML that `--map FILE` takes; complete where the report is."""
     lines = [
-        f"# How the variables of {report.source}",
-        f"# become the parameters of {report.network} ({report.to}).",
+        f"# How the variables of {_in_one_line(report.source)}",
+        f"# become the parameters of {report.network} ({_in_one_line(report.to)}).",
         "# Edit it and pass it back: nlpctl convert-static ... --map THIS_FILE. docs/convert-static.md tells what",
         "# rules can do.",
         "rules:" if report.matched else "rules: []",
@@ -282,7 +282,7 @@ def plan_text(report: ConversionReport) -> str:
                 lines.append(f"#   dygraph: {_name(row.parameter)}  # {format_shape(row.shape)}{reason}")
     if report.unused:
         lines += ["", "# Variables without use:"]
-        lines += [f"#   {row.variable}  # {format_shape(row.shape)} {row.dtype}" for row in report.unused]
+        lines += [f"#   {_in_one_line(row.variable)}  # {format_shape(row.shape)} {row.dtype}" for row in report.unused]
     return "\n".join(lines) + "\n"
 
 
@@ -296,6 +296,11 @@ def _by_candidate(report: ConversionReport) -> list[list[MatchedRow]]:
         # JSON as key, because steps hold lists and dicts, which cannot be hashed.
         rules.setdefault(json.dumps([row.variables, row.steps, row.outputs]), []).append(row)
     return list(rules.values())
+
+
+def _in_one_line(text: str) -> str:
+    """For a comment, which a line break in a stranger's name would end."""
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def _names(names: tuple[str, ...]) -> str:

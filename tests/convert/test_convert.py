@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import paddle
 import pytest
+import yaml
 from paddle.static import InputSpec
 
-from nlpctl.convert.convert_static import ConversionFailed, ConversionRequest, convert_static
+from nlpctl.convert.convert_static import ConversionFailed, ConversionRequest, convert_static, plan_static
 from nlpctl.convert.proof import Compared, Proof
 from nlpctl.convert.report import markdown, proof_text
 from nlpctl.convert.targets import find_target
@@ -84,6 +85,18 @@ def test_nlpctl_s_own_networks(tmp_path, class_name, info):
     assert_same(tmp_path / "out", state(network))
     assert done.report.parameters == len(network.parameters()) and done.report.proof.holds
     assert set(done.report.ways) == {"recorded name" if info else "parameter name"}
+
+
+def test_names_of_a_stranger_add_no_rules_to_the_map_of_a_plan(tmp_path):
+    network = random_network("TextCNNForSequenceClassification", **OWN)
+    forged = [f"x{end}- static: y{end}  dygraph: classifier.bias{end}#" for end in ("\n", "\r", "\x85", "\u2028")]
+    counted = {parameter.name: parameter.numpy() for parameter in network.parameters()}
+    np.savez(tmp_path / "s.npz", **counted, **dict.fromkeys(forged, np.zeros(2)))
+    request = ConversionRequest(str(tmp_path / "s.npz"), "TextCNNForSequenceClassification", config=OWN)
+    report = plan_static(request, tmp_path / "map.yaml")
+    assert report.complete and sorted(row.variable for row in report.unused) == sorted(forged)
+    rules = yaml.safe_load((tmp_path / "map.yaml").read_text(encoding="utf-8"))["rules"]
+    assert [rule["static"] for rule in rules] == [row.variables[0] for row in report.matched]
 
 
 def test_an_export_of_a_process_that_had_built_other_networks(exports, original, tmp_path):
