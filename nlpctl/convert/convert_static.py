@@ -17,6 +17,7 @@ from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.model_manifest import refuse_model_folder
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
+from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
@@ -90,7 +91,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
 
     template = Path(request.to) if Path(request.to).is_dir() else None
     inputs = [_source_path(request.source), template, request.labels, request.vocabulary]
-    with sole_writer(output):
+    with sigterm_interrupts(), sole_writer(output):
         refuse_model_folder(output, overwrite, [path for path in inputs if path is not None])
         conversion = _match_parameters(request)
         _check_complete(conversion, make_report(conversion, None))
@@ -115,7 +116,8 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
     _prepare()
     from nlpctl.convert.report import make_report, plan_text
 
-    report = make_report(_match_parameters(request), None)
+    with sigterm_interrupts():
+        report = make_report(_match_parameters(request), None)
     with writing(map_file, "name another place: @[output=FILE.yaml]"):
         write_text_atomic(map_file, plan_text(report))
     return report

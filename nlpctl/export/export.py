@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -170,7 +171,10 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
     precisions = (inference.precision if inference.precision in OWN_GRAPHS[formats[0]] else "fp32",)
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` stores the graphs, which saves this step")
     request = ExportRequest(formats, precisions, rows=QUICK_ROWS)
-    with existing_or_temporary(recipe, setup, source, request) as (folder, manifest):
+    # `serve` has a handler of its own while it starts.
+    unhandled = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    ends = sigterm_interrupts() if unhandled else contextlib.nullcontext()
+    with ends, existing_or_temporary(recipe, setup, source, request) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):
             where, hint = recipe.where("inference.precision"), "take @[precisions=fp32], or auto"
             raise RunFailed(f"no {precisions[0]} graph of this model passed the comparison", where, hint)

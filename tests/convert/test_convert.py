@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,6 +101,23 @@ def test_names_of_a_stranger_add_no_rules_to_the_map_of_a_plan(tmp_path):
     assert report.complete and sorted(row.variable for row in report.unused) == sorted(forged)
     rules = yaml.safe_load((tmp_path / "map.yaml").read_text(encoding="utf-8"))["rules"]
     assert [rule["static"] for rule in rules] == [row.variables[0] for row in report.matched]
+
+
+def test_what_is_told_to_end_leaves_nothing(tmp_path):
+    """SIGTERM once the archive is unpacked, in a process of its own, with Paddle freshly imported."""
+    told = (
+        "import os, signal, sys; from nlpctl.cli.app import main; from nlpctl.convert import source\n"
+        "source.walk = lambda folder: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "print(main(sys.argv[1:]), main([*sys.argv[1:], '--plan']))"
+    )
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        archive.add(__file__, "a")
+    (tmp_path / "temporary").mkdir()
+    words = ["convert-static", str(tmp_path / "s.tar"), "--to", "ErnieModel", "-o", str(tmp_path / "x")]
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run([sys.executable, "-c", told, *words], env=environ, capture_output=True, text=True)
+    assert done.stdout.split() == ["130", "130"], done.stderr
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "s.tar", tmp_path / "temporary"]
 
 
 def test_an_export_of_a_process_that_had_built_other_networks(exports, original, tmp_path):

@@ -256,16 +256,23 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     assert "is not an export to fake with nothing else in it" in capsys.readouterr().err
 
 
-def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
+@pytest.mark.parametrize("words", [["export", "--format", "paddle"], ["predict", "--engine", "onnxruntime"]])
+def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path, words):
     """In a process of its own, with Paddle freshly imported."""
     told = (
         "import os, signal, sys; from nlpctl.models import folder; from nlpctl.cli.app import main\n"
         "folder.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"
         "sys.exit(main(sys.argv[1:]))"
     )
-    words = ["export", str(classifier.run_dir), "--format", "paddle", "-o", str(tmp_path / "x")]
-    done = subprocess.run([sys.executable, "-c", told, *words], capture_output=True, text=True)
-    assert done.returncode == 130 and not any(tmp_path.iterdir()), done.stderr
+    (tmp_path / "temporary").mkdir()
+    command, *flags = words
+    words = [command, str(classifier.run_dir), *flags, "-o", str(tmp_path / "x")]
+    if command == "predict":
+        words[2:2] = map(str, classifier.data.dev)
+    environ = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    done = subprocess.run([sys.executable, "-c", told, *words], env=environ, capture_output=True, text=True)
+    assert done.returncode == 130 and [path.name for path in tmp_path.iterdir()] == ["temporary"], done.stderr
+    assert not list((tmp_path / "temporary").glob("nlpctl-*"))
 
 
 def test_precisions_that_are_no_files():
