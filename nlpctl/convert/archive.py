@@ -149,7 +149,7 @@ def _unpack_tar(stream: IO[bytes], target: _Target) -> None:
     # "r:" forbids tarfile its own decompression, which would bypass the limits of _Bounded.
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         while (member := archive.next()) is not None:
-            archive.members, archive.pax_headers = [], {}  # tarfile keeps those of every member
+            vars(archive).update(members=[], pax_headers={})  # tarfile keeps those of all
             target.count(member.name)
             if not (member.isfile() or member.isdir()):
                 raise target.refuse(member.name, "is a link or a device")

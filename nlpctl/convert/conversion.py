@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from nlpctl.errors import UserError
 from nlpctl.models.head_labels import numbered
 from nlpctl.models.parameters import matching as matching_names
 from nlpctl.models.parameters import no_match
-from nlpctl.models.weights import to_float32
+from nlpctl.models.source import weights_file
+from nlpctl.models.weights import read_weights_file, to_float32
 
 
 @dataclass(frozen=True)
@@ -127,3 +129,18 @@ def fill(conversion: Conversion) -> None:
                 hint="use an earlier checkpoint of the static model",
             )
         parameters[name].set_value(np.ascontiguousarray(array))
+
+
+def has_weights_of(conversion: Conversion, folder: Path) -> bool:
+    """Whether the network, once filled, got the values that the weights of a model folder have, bit by bit."""
+    file = weights_file(folder)
+    try:
+        arrays = {} if file is None else read_weights_file(file).arrays
+    except UserError:  # damaged: the conversion may be there to replace them
+        return False
+    state = conversion.network.state_dict()
+    for parameter in (match.parameter for match in conversion.matching.matches):
+        name = next((name for name in parameter.names if name in arrays), None)
+        if name is None or not np.array_equal(to_float32(arrays[name]), state[parameter.name].numpy()):
+            return False
+    return True

@@ -17,6 +17,7 @@ from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.model_manifest import refuse_model_folder
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
+from nlpctl.report.language import later
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
@@ -96,6 +97,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
         conversion = _match_parameters(request)
         _check_complete(conversion, make_report(conversion, None))
         fill(conversion)
+        conversion = _without_strange_calibration(conversion, request)
         proof = _prove(conversion)
         report = make_report(conversion, proof)
         if proof.fails:
@@ -162,6 +164,33 @@ def _refuse_beside_lac(request: ConversionRequest) -> None:
     ]
     if problems:
         raise UserError(problems=problems)
+
+
+def _without_strange_calibration(conversion: Conversion, request: ConversionRequest) -> Conversion:
+    """`conversion` without calibration and thresholds of the target where these were fitted to another network."""
+    from nlpctl.convert.conversion import has_weights_of
+    from nlpctl.convert.targets import target_folder
+
+    target, matching = conversion.target, conversion.matching
+    if target.description is None or (target.description.calibration, target.description.thresholds) == (None, None):
+        return conversion
+    changed = request.config or request.vocabulary
+    if not changed and (not conversion.fresh or _have_no_effect(conversion, conversion.fresh)):
+        folder = target_folder(request.to)
+        assert folder is not None  # since it has a description
+        if has_weights_of(conversion, folder):
+            return conversion
+    description = dataclasses.replace(target.description, calibration=None, thresholds=None)
+    note = later(
+        "this is another network than {}: its calibration and thresholds are left out, and probabilities are not "
+        "calibrated",
+        target.name,
+    )
+    return dataclasses.replace(
+        conversion,
+        target=dataclasses.replace(target, description=description),
+        matching=dataclasses.replace(matching, notes=(*matching.notes, note)),
+    )
 
 
 def _prove(conversion: Conversion) -> Proof:

@@ -144,7 +144,7 @@ def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None
         return _of_config(to, values, class_name, tokenizer)
     description = read_description(folder)
     files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
-    description = replace(description, files=files, calibration=None)
+    description = replace(description, files=files)
     head = task_class(description.task).class_for(own).head(own)
     return Target(to, family, head, values, description.labels if head.labelled else (), True, tokenizer, description)
 

@@ -6,7 +6,7 @@ import io
 import mmap
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _STORAGE_DTYPES = {
     "BoolStorage": np.bool_,
 }
 _NAMES = {np.dtype(dtype).name for dtype in _STORAGE_DTYPES.values()}
-_BYTE_ORDERS = {b"little": "<", b"big": ">"}
+_BYTE_ORDERS: dict[bytes, Literal["<", ">"]] = {b"little": "<", b"big": ">"}
 
 
 def load_torch_file(path: Path) -> dict[str, np.ndarray]:

@@ -22,6 +22,8 @@ from nlpctl.convert.proof import Compared, Proof
 from nlpctl.convert.report import markdown, proof_text
 from nlpctl.convert.targets import find_target
 from nlpctl.errors import UserError
+from nlpctl.models.calibration import Calibration
+from nlpctl.models.folder import calibrate_model, read_description, tune_labels
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
 
@@ -235,6 +237,31 @@ def test_labels_and_vocabulary_make_it_a_model_that_answers(exports, original, t
     (tmp_path / "labels.txt").write_text("a\nb\n")
     with pytest.raises(ConversionFailed, match=r"shape \[16, 5\] where the network has \[16, 2\]"):
         convert_static(given, tmp_path / "wrong")
+
+
+def test_calibration_and_thresholds_stay_with_the_weights_that_they_were_fitted_to(original, tmp_path):
+    (tmp_path / "labels.txt").write_text("a\nb\nc\nd\ne\n")
+    arrays = {value.name: value.numpy() for value in original.network.state_dict().values()}
+    plain = ConversionRequest(str(npz(tmp_path, arrays)), str(original.model), labels=tmp_path / "labels.txt")
+    model = convert_static(plain, tmp_path / "calibrated").output
+    calibrate_model(model, Calibration("temperature", (2.0,), (0.0,)))
+    tune_labels(model, tuple("abcde"), (0.1, 0.2, 0.3, 0.4, 0.5))
+
+    def kept(request: ConversionRequest) -> bool:
+        done = convert_static(request, tmp_path / "again", overwrite=True)
+        description = read_description(done.output)
+        told = any("probabilities are not calibrated" in note for note in done.report.notes)
+        assert (description.calibration is None) == (description.thresholds is None) == told
+        return not told
+
+    request = ConversionRequest(plain.source, str(model))
+    assert kept(request) and not kept(dataclasses.replace(request, config={"hidden_act": "relu"}))
+    first = next(iter(arrays))
+    npz(tmp_path, {**arrays, first: arrays[first] + np.float32(1e-3)})
+    assert not kept(request)
+    npz(tmp_path, arrays)
+    (model / WEIGHTS).write_bytes(b"damaged")
+    assert not kept(request)
 
 
 def test_a_new_head_is_told_to_be_untrained(exports, original, tmp_path):
