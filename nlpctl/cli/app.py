@@ -228,6 +228,8 @@ def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, Nlpctl
             hint = "set it to json, or unset it"
             raise UserError(f"there is no progress format {progress!r}", console.PROGRESS, hint)
         _refuse_names_not_utf8(words)
+        if restarts:
+            _stay_alone(words)
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
         with console.standard_output():
             sys.stdout.flush()
@@ -294,6 +296,21 @@ def _refuse_names_not_utf8(words: list[str]) -> None:
         return
     with contextlib.suppress(FileNotFoundError):  # it was deleted, which whatever needs it reports
         refuse_not_utf8(os.getcwd(), what="the name of the current folder")
+
+
+def _stay_alone(words: list[str]) -> None:
+    """Forget that another launcher numbered this process, unless --nnodes asks for the others: Paddle and the console
+    would go by it."""
+    if not any(name.startswith("PADDLE_") for name in os.environ):
+        return
+    from nlpctl.runtime.ranks import WORLD_SIZE, forget_launchers, is_of_launcher  # not for --help
+
+    if not is_of_launcher() or any(word.split("=")[0] == "--nnodes" for word in words[: _end_of_flags(words)]):
+        return
+    several = os.environ.get(WORLD_SIZE, "") not in ("", "0", "1")
+    forget_launchers()
+    if several and words[:1] == ["train"]:
+        console.warn(f"{WORLD_SIZE} counts several processes, and this one trains alone: --nnodes auto joins them")
 
 
 # -- how errors are shown --------------------------------------------------------------------

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from nlpctl.errors import UserError
-from nlpctl.launch.launch import forget_launchers
 from nlpctl.launch.peers import Peers
 from nlpctl.launch.schedulers import MOST_PROCESSES, rank_of
 from nlpctl.names import whole_number
 from nlpctl.runtime.device import restart_if_needed
+from nlpctl.runtime.ranks import forget_launchers
 
 NnodesOption = Annotated[
     str | None,

@@ -21,33 +21,9 @@ from nlpctl.errors import UserError
 from nlpctl.launch.rank_monitor import SETTLE_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.machine import refuse_processes
-from nlpctl.runtime.ranks import device_variables, free_port, is_child, rank_variables
+from nlpctl.runtime.ranks import device_variables, free_port, is_child, rank_variables, without_launchers
 
 _ADDRESS = "127.0.0.1"
-
-# Variables that an outer launcher or a platform may have set, and that Paddle reads in a rank, or its launcher does.
-_LAUNCHER_VARIABLES = """
-    PADDLE_MASTER PADDLE_DEVICES PADDLE_NNODES PADDLE_RUN_MODE PADDLE_LOG_LEVEL PADDLE_LOG_OVERWRITE PADDLE_SORT_IP
-    PADDLE_NPROC_PER_NODE PADDLE_JOB_ID PADDLE_RANK PADDLE_LOG_DIR PADDLE_MAX_RESTART PADDLE_ELASTIC_LEVEL
-    PADDLE_ELASTIC_TIMEOUT PADDLE_SERVER_NUM PADDLE_TRAINER_NUM PADDLE_SERVERS_ENDPOINTS PADDLE_TRAINERS_ENDPOINTS
-    PADDLE_GLOO_PORT PADDLE_WITH_GLOO PADDLE_START_PORT PADDLE_IPS PADDLE_AUTO_PARALLEL_CONFIG PADDLE_TRAINER_ID
-    PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT PADDLE_GLOBAL_SIZE PADDLE_LOCAL_SIZE
-    PADDLE_GLOBAL_RANK PADDLE_LOCAL_RANK PADDLE_RANK_IN_NODE PADDLE_DISTRI_BACKEND PADDLE_XCCL_BACKEND POD_IP
-    DISTRIBUTED_TRAINER_ENDPOINTS FLAGS_selected_gpus WITH_COVERAGE
-    PADDLE_BACKUP_ENV_PATH PADDLE_AUTO_CLUSTER
-""".split()
-
-
-def without_launchers(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without the variables of other launchers."""
-    return {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
-
-
-def forget_launchers() -> None:
-    """Take the variables of other launchers out of this process."""
-    for name in _LAUNCHER_VARIABLES:
-        os.environ.pop(name, None)
-
 
 def processes_wanted(runtime: RuntimeSection) -> int:
     """The number of processes to launch for this recipe; 1: run in this process (always 1 in a launched process).

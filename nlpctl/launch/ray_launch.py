@@ -29,13 +29,12 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import STAGING_PREFIX, staged_dir, staged_file, staging_prefix
-from nlpctl.launch.launch import without_launchers
 from nlpctl.launch.peers import DATA, VERSIONS, differences, file_facts
 from nlpctl.launch.rank_monitor import TERM_SECONDS, RankProcess, RankStatus, end_processes, log_name, run_ranks
 from nlpctl.layout import CHECKPOINTS, EVENTS, LOGS, MODEL
 from nlpctl.names import counted
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.ranks import device_variables, free_port, gloo_variables, rank_variables
+from nlpctl.runtime.ranks import device_variables, free_port, gloo_variables, rank_variables, without_launchers
 from nlpctl.runtime.ray_cluster import ActorHandle, NodeActor, NodeRequirements, ResourceRequest, ray_cluster
 from nlpctl.runtime.versions import engine_versions
 from nlpctl.runtime.worker import WorkerLost

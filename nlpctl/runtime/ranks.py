@@ -14,18 +14,47 @@ import random
 import re
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.names import whole_number
 
-RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
+RANK, WORLD_SIZE, LOCAL_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_LOCAL_SIZE"
 EXCHANGE = "NLPCTL_EXCHANGE"  # a rank's folder for notes, if nlpctl started it
 PORT_TAKEN = "port-taken"  # a note: this rank could not meet the others
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 _GET_ADDRESS = 0x8915  # SIOCGIFADDR
 _FIRST_PORT, _LAST_PORT = 20_000, 32_000  # below those that the system gives to outgoing connections
+
+
+# Variables that an outer launcher or a platform may have set, and that Paddle reads in a rank, or its launcher does.
+_LAUNCHER_VARIABLES = """
+    PADDLE_MASTER PADDLE_DEVICES PADDLE_NNODES PADDLE_RUN_MODE PADDLE_LOG_LEVEL PADDLE_LOG_OVERWRITE PADDLE_SORT_IP
+    PADDLE_NPROC_PER_NODE PADDLE_JOB_ID PADDLE_RANK PADDLE_LOG_DIR PADDLE_MAX_RESTART PADDLE_ELASTIC_LEVEL
+    PADDLE_ELASTIC_TIMEOUT PADDLE_SERVER_NUM PADDLE_TRAINER_NUM PADDLE_SERVERS_ENDPOINTS PADDLE_TRAINERS_ENDPOINTS
+    PADDLE_GLOO_PORT PADDLE_WITH_GLOO PADDLE_START_PORT PADDLE_IPS PADDLE_AUTO_PARALLEL_CONFIG PADDLE_TRAINER_ID
+    PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT PADDLE_GLOBAL_SIZE PADDLE_LOCAL_SIZE
+    PADDLE_GLOBAL_RANK PADDLE_LOCAL_RANK PADDLE_RANK_IN_NODE PADDLE_DISTRI_BACKEND PADDLE_XCCL_BACKEND POD_IP
+    DISTRIBUTED_TRAINER_ENDPOINTS FLAGS_selected_gpus WITH_COVERAGE
+    PADDLE_BACKUP_ENV_PATH PADDLE_AUTO_CLUSTER
+""".split()
+
+
+def without_launchers(environ: Mapping[str, str]) -> dict[str, str]:
+    """`environ` without the variables of other launchers."""
+    return {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
+
+
+def forget_launchers() -> None:
+    """Take the variables of other launchers out of this process."""
+    for name in _LAUNCHER_VARIABLES:
+        os.environ.pop(name, None)
+
+
+def is_of_launcher() -> bool:
+    """Whether another launcher than nlpctl numbered this process, or Kubeflow's operator did."""
+    return EXCHANGE not in os.environ and any(name in os.environ for name in (RANK, WORLD_SIZE, LOCAL_SIZE))
 
 
 def rank() -> int:
@@ -40,7 +69,7 @@ def world_size() -> int:
 
 def local_size() -> int:
     """Number of processes of the run on this machine."""
-    return _number("PADDLE_LOCAL_SIZE", 1)
+    return _number(LOCAL_SIZE, 1)
 
 
 def _number(variable: str, default: int) -> int:
@@ -72,7 +101,7 @@ def rank_variables(
         "PADDLE_GLOBAL_SIZE": world,
         "PADDLE_LOCAL_RANK": str(local_rank),
         "PADDLE_RANK_IN_NODE": str(local_rank),
-        "PADDLE_LOCAL_SIZE": str(local_size),
+        LOCAL_SIZE: str(local_size),
         "PADDLE_NNODES": str(len({endpoint.rpartition(":")[0] for endpoint in endpoints})),
         "PADDLE_MASTER": master,
         "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),

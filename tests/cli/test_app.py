@@ -267,3 +267,19 @@ def test_help_loads_nothing_that_it_does_not_need():
     heavy = ("paddle", "numpy", "yaml", "multiprocessing", "hashlib")
     heavy += ("nlpctl.config", "nlpctl.report", "nlpctl.runtime")
     assert not set(heavy) & set(done.stderr.split())
+
+
+def test_a_process_that_another_launcher_has_numbered_stays_alone() -> None:
+    """Else only process 0 would print, and Paddle would wait for the others."""
+    variables = {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "PADDLE_LOCAL_SIZE": "2"}
+
+    def run(*words: str, **more: str) -> subprocess.CompletedProcess:
+        environment = os.environ | variables | more
+        return subprocess.run([sys.executable, "-m", "nlpctl", *words], capture_output=True, text=True, env=environment)
+
+    assert "quickstart" in run("recipe", "ls").stdout
+    done = run("train", "nonesuch.yaml", PADDLE_TRAINER_ID="")
+    assert done.returncode == 2 and "no such recipe" in done.stderr
+    told = "PADDLE_TRAINERS_NUM counts several processes, and this one trains alone: --nnodes auto joins them"
+    assert told in done.stderr
+    assert "joins them" not in run("train", "nonesuch.yaml", "--nnodes", "auto").stderr

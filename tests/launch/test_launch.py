@@ -20,8 +20,9 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.launch import rank_monitor
-from nlpctl.launch.launch import launch, processes_wanted, rank_environment, without_launchers
+from nlpctl.launch.launch import launch, processes_wanted, rank_environment
 from nlpctl.runtime.device import usable_gpu
+from nlpctl.runtime.ranks import without_launchers
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
 from nlpctl.training.refusals import check_before_reading
