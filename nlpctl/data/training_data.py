@@ -29,6 +29,7 @@ from nlpctl.names import listed
 @dataclass(frozen=True)
 class TrainingData:
     """The data of a training run. `train` is None when streaming; `source` and `reader` then yield the rows again.
+    It is None, too, where a model is trained already.
 
     `streamed`: the number of rows of `source` when streaming, bad rows included.
     """
@@ -55,19 +56,22 @@ class TrainingData:
         yield from iter_examples(self.source, self.reader, BadRowLog("skip")) if self.train is None else self.train
 
 
-def read_training_data(rows: TaskRows) -> TrainingData:
-    """Read and check all splits. UserError: bad rows (by data.on_bad_row), unknown labels, missing files."""
+def read_training_data(rows: TaskRows, trained: LabelSet | None = None) -> TrainingData:
+    """Read and check all splits. UserError: bad rows (by data.on_bad_row), unknown labels, missing files.
+
+    `trained`: the labels of a model that is trained already, which is to be scored: its training rows, which may have
+    changed since, are not read.
+    """
     data = rows.data
     source = open_split(rows, "train")
-    labels = resolve_labels(rows, source)
+    labels = resolve_labels(rows, source) if trained is None else trained
     reader = ExampleReader(rows, labels)
     log = BadRowLog(data.on_bad_row)
     # Streaming reads the file once more during training; here it is only checked and counted.
-    if data.streaming:
-        train = None
+    train, streamed = None, None
+    if trained is None and data.streaming:
         streamed = scan_examples(source, reader, log) + log.total
-    else:
-        streamed = None
+    elif trained is None:
         train = load_examples(source, reader, log)
         rows.check_training(train, labels, source.description)
     files, skipped = [*source.files], {"train": log.summary()}

@@ -16,6 +16,7 @@ from nlpctl.checksums import sha256_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import TrainingData, read_training_data
 from nlpctl.errors import UserError
@@ -100,7 +101,7 @@ def ensemble(
 
     from nlpctl.models.ensemble import join
 
-    data = _data(recipe)
+    data = _data(recipe, parts[0].description)
     loaded = [_load(part) for part in parts]
     names, crf = [part.name for part in parts], recipe.model.head == "crf"
     network, tokenizer = join(loaded, names, info.ensemble_average, crf=crf)
@@ -122,7 +123,11 @@ def _expanded(models: Sequence[str]) -> Iterator[str]:
     for name in models:
         folder = Path(name)
         if is_series(folder):
-            runs = [folder / run for run in read_series(folder).runs]
+            series = read_series(folder)
+            if series.state != "finished":  # a sweep lists its trials at its end
+                hint = "the command that made the folder goes on with @[resume=true]; or name the runs to be joined"
+                raise UserError("the runs of the folder are not finished", name, hint)
+            runs = [folder / run for run in series.runs]
             missing = next((run for run in runs if not is_run(run)), None)
             if missing is not None:
                 hint = "the command that made the folder makes it again, with @[resume=true]; "
@@ -179,11 +184,11 @@ def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path, given: 
     return replace(own, training=replace(own.training, output_dir=os.path.abspath(output)))
 
 
-def _data(recipe: Recipe) -> TrainingData | None:
-    """The rows that the runs were trained and scored on; None if the models name no data."""
+def _data(recipe: Recipe, description: ModelDescription) -> TrainingData | None:
+    """The rows that the models are scored on, with their labels; None if the models name no data."""
     if not recipe.data.train and recipe.data.dataset is None and recipe.data.reader is None:
         return None
-    return read_training_data(task_rows(recipe.task, recipe.data))
+    return read_training_data(task_rows(recipe.task, recipe.data), LabelSet(description.labels))
 
 
 def _load(part: _Part) -> LoadedModel:

@@ -60,6 +60,14 @@ def test_it_is_a_run_like_any_other(work, ensemble):
     assert again.returncode == 2 and "--overwrite" in again.stderr
 
 
+def test_the_labels_are_those_of_the_models(work, ensemble):
+    """Not those of the training rows, which have gained one since that comes first."""
+    (work / "gained.tsv").write_text((work / "more.tsv").read_text() + "view and staff\tmixed\n")
+    done = work.nlpctl("ensemble", "units", "-o", "of-their-labels", "--set", "data.train=gained.tsv", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["metrics"] == ensemble["metrics"]
+
+
 def test_scores_of_rows_that_a_member_knows_are_told(work, ensemble):
     done = work.nlpctl("eval", "ensemble", "dev.tsv", "--json")
     assert done.returncode == 0 and "members" not in str(json.loads(done.stdout)["warnings"]), done.stderr
