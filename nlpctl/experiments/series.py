@@ -193,9 +193,20 @@ def open_folder(
         yield folder
 
 
+def go_on(folder: Path) -> None:
+    """Say in series.json that runs are trained, which may have been finished before: `nlpctl runs clean` deletes what
+    a finished series needs no more."""
+    _note(folder, state="running")
+
+
 def finish(folder: Path, **facts: Any) -> None:
     """Say in series.json that all is done, and `facts`."""
-    SeriesFile.from_json({**read_series(folder).content, "state": "finished", **facts}).save(folder / SERIES)
+    _note(folder, state="finished", **facts)
+
+
+def _note(folder: Path, **facts: Any) -> None:
+    with writing(folder, FREE_SPACE):
+        SeriesFile.from_json({**read_series(folder).content, **facts}).save(folder / SERIES)
 
 
 def _begin(
@@ -466,4 +477,5 @@ def open_series(
             groups_of(rows.rows, split, rows.labels, len(examples))
     names = [member.name for member in members]
     with open_folder(recipe, rows.files, kind, names, plan, resume=resume, overwrite=overwrite, own=own) as folder:
+        go_on(folder)
         yield Series(recipe, rows, folder, members, one_vocabulary)

@@ -28,9 +28,9 @@ from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.training_data import read_training_data
 from nlpctl.documents import Document
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.experiments.best_recipe import best_text, own_text
-from nlpctl.experiments.series import FREE_SPACE, data_files, finish, open_folder, refuse_early, resolve_values
+from nlpctl.experiments.series import FREE_SPACE, data_files, finish, go_on, open_folder, refuse_early, resolve_values
 from nlpctl.experiments.study import FINISHED, RUNNING, Study, TrialRecord, require_optuna
 from nlpctl.experiments.sweep_result import BEST, SweepResult, sweep_page
 from nlpctl.experiments.trials import Trials, ranking, watched_metric
@@ -98,6 +98,7 @@ def _sweep(
         study = Study(section, folder / JOURNAL, recipe.training.seed, better)
         _refuse_missing(study, folder)
         _refuse_done(study, folder, wanted)
+        go_on(folder)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
         _note_few_points(section, wanted)
@@ -214,15 +215,20 @@ def _result(recipe: Recipe, folder: Path, study: Study, metric: str, better: boo
 
 def _on_test(recipe: Recipe, folder: Path, best: TrialRecord) -> dict[str, Any] | None:
     """The report of the best trial on the test split, which is read for no other trial of this call; None without such
-    a split."""
+    a split, or of a model that was deleted."""
     if not has_split(recipe.data, "test"):
         return None
     known = _known_on_test(folder, best)
     if known is not None:
         return known
+    run = RunDirectory(folder / TRIALS / best.name)
+    if not run.is_finished:
+        what = f"{run.path}: the model of the best trial was deleted, so it is not scored on test"
+        console.warn(str(Problem(what, hint=f"train it again: nlpctl train {folder / BEST}")))
+        return None
     from nlpctl.inference.evaluate import evaluate
 
-    own = recipe_of(folder / TRIALS / best.name, named_by=recipe)
+    own = recipe_of(run.path, named_by=recipe)
     data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
     console.note(f"scoring the best, trial {best.name}, on test")
     return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]

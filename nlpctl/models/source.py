@@ -229,6 +229,9 @@ def _run_model(folder: Path) -> Path | None:
     if (folder / MODEL).is_dir():
         return folder / MODEL
     run = RunDirectory(folder)
+    if run.manifest_file.is_file() and run.read_manifest().state == "finished":
+        hint = "make it again with @[overwrite=true]"
+        raise UserError("this run is finished, but its model was deleted", where=str(folder), hint=hint)
     if (checkpoint := run.last_checkpoint()) is not None:
         hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoint}"
     else:

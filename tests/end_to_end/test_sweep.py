@@ -162,6 +162,9 @@ def test_a_full_disk_ends_the_sweep_and_is_no_trial(work):
     best = (work / found["recipe"]).read_text()
     assert best.startswith("# the first\n") and "# sweep: best of 2 trials" in best
     assert load_recipe(work / "disk" / "recipe.yaml").search.trials == 2
+    (work / "has_space").unlink()
+    assert work.nlpctl("sweep", *more[:-1], "3").returncode == 1
+    assert json.loads((work / "disk" / "series.json").read_text())["state"] == "running"  # for runs clean
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.experiments.ensemble import ensemble
-from nlpctl.experiments.series import refuse_early
-from nlpctl.experiments.sweep import _refuse_missing
+from nlpctl.experiments.series import finish, go_on, refuse_early
+from nlpctl.experiments.sweep import _on_test, _refuse_missing
 from nlpctl.layout import part_of
 from nlpctl.modeltools.calibrate import calibrate
 from nlpctl.runtime.run_directory import OF_ENSEMBLE, RunDirectory
@@ -38,6 +38,10 @@ def series(folder: Path, kind: str = "folds") -> None:
     (folder / "series.json").write_text(json.dumps(content))
 
 
+def state(folder: Path) -> str:
+    return json.loads((folder / "series.json").read_text())["state"]
+
+
 def test_a_finished_series_without_one_of_its_runs_goes_on(tmp_path):
     series(tmp_path)
     with pytest.raises(UserError, match="all runs are finished"):
@@ -47,6 +51,23 @@ def test_a_finished_series_without_one_of_its_runs_goes_on(tmp_path):
     with pytest.raises(UserError, match="fold-2: this run of the folder is not there") as told:
         ensemble([str(tmp_path)], tmp_path / "new")
     assert "--resume" in told.value.problems[0].hint
+
+
+def test_what_goes_on_is_not_finished_meanwhile(tmp_path):
+    series(tmp_path)
+    go_on(tmp_path)
+    assert state(tmp_path) == "running"
+    with pytest.raises(UserError, match="the runs of the folder are not finished"):
+        ensemble([str(tmp_path)], tmp_path / "new")
+    finish(tmp_path)
+    assert state(tmp_path) == "finished"
+
+
+def test_the_best_trial_without_its_model_is_not_scored(tmp_path, capsys):
+    run(tmp_path / "trials/001").model.rmdir()
+    swept = load_recipe({"task": "sequence_classification", "data": {"test": ["rows.tsv"]}}, purpose="apply")
+    assert _on_test(swept, tmp_path, SimpleNamespace(name="001")) is None
+    assert "the model of the best trial was deleted" in capsys.readouterr().err
 
 
 def test_a_sweep_says_which_trial_is_missing(tmp_path):
