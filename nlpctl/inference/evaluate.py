@@ -229,7 +229,8 @@ def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored])
         first, other = theirs[split].tallies, mine.tallies
         if first is None or other is None or not comparable(first, other):
             message = f"the models do not answer the same rows of {split}"
-            raise UserError(message, "@[against]", "compare models that read the same columns")
+            hint = "compare models that read the same columns; of masked words, those with one vocabulary and masking"
+            raise UserError(message, "@[against]", hint)
         pairs[split] = compare(first, other)
         changed[split] = _changed(split, theirs[split], mine)
     return Against(name, {split: each.report for split, each in theirs.items()}, pairs, changed)

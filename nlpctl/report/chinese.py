@@ -275,7 +275,7 @@ CHINESE: Mapping[str, str] = {
     "an older run holds no rows to compare; nlpctl eval {} --against {} does": (
         "较早的运行没有保存可以比较的行；nlpctl eval {} --against {} 可以比较"
     ),
-    "the runs were scored on different rows": "两次运行是在不同的行上评分的",
+    "the runs were scored on different rows, or with different labels": "两次运行评分所用的行或标签不同",
     "This does not work": "无法完成",
     "Why": "原因",
     # -- nlpctl data inspect --

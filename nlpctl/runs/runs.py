@@ -338,7 +338,7 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             names = (display(record.run.path) for record in (second, first))
             found[split] = later("an older run holds no rows to compare; nlpctl eval {} --against {} does", *names)
         elif not comparable(one, other):
-            found[split] = later("the runs were scored on different rows")
+            found[split] = later("the runs were scored on different rows, or with different labels")
         else:
             found[split] = compare(one, other)
     return found

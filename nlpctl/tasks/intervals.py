@@ -103,7 +103,7 @@ class Paired:
 
 
 def comparable(first: Tallies, second: Tallies) -> bool:
-    """Whether both are of the same rows in the same order, and have a score in common."""
+    """Whether both are of the same rows in the same order, of which the same is right, and have a score in common."""
     return first.kind == second.kind and np.array_equal(first.keys, second.keys)
 
 

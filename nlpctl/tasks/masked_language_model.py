@@ -148,10 +148,13 @@ class MaskedLanguageModel(Task):
 
     def tallies(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> Tallies:
         sums = np.array([np.sum(windows, axis=0) if windows else (0.0, 0, 0) for windows in predictions])
-        names = ("loss", "perplexity", "masked_accuracy")
-        return make_tallies(
-            "hidden_words", names, sums, sums[:, 1] == sums[:, 2], [example.text for example in examples]
-        )
+        names, masking = ("loss", "perplexity", "masked_accuracy"), self.recipe.masking
+        # What is hidden depends on these, and on the vocabulary, which shows in how many tokens of a window it is.
+        asked = [
+            (example.text, masking.probability, masking.whole_words, [window.tokens for window in windows])
+            for example, windows in zip(examples, predictions, strict=True)
+        ]
+        return make_tallies("hidden_words", names, sums, sums[:, 1] == sums[:, 2], asked)
 
     def mistakes(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> list[Mistake]:
         """Texts of which not all hidden tokens are guessed; the size is the loss per hidden token."""

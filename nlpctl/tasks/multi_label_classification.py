@@ -22,7 +22,6 @@ from nlpctl.tasks.sequence_classification import (
     LEAST,
     TextClassification,
     figures_by_label,
-    joined_texts,
     rounded,
     stacked,
 )
@@ -80,7 +79,10 @@ class MultiLabelClassification(TextClassification):
         gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
         right = (gold == chosen).all(1)
         columns = np.column_stack([gold & chosen, chosen, gold, right, np.ones(len(gold))])
-        return make_tallies("label_sets", self.labels.names, columns, right, joined_texts(examples))
+        names = self.labels.names
+        expected = (sorted(names[i] for i in np.flatnonzero(row)) for row in gold)
+        asked = [(each.text, each.text_pair, labels) for each, labels in zip(examples, expected, strict=True)]
+        return make_tallies("label_sets", names, columns, right, asked)
 
     def mistakes(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -124,7 +124,7 @@ class QuestionAnswering(Task):
         scores = np.array([(*squad_score(judged), 1.0) for judged in self._judged(examples, predictions)])
         contexts: dict[str, int] = {}
         groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
-        asked = [f"{example.question}\t{example.context}" for example in examples]
+        asked = [(each.question, each.context, [answer.text for answer in each.answers or ()]) for each in examples]
         return make_tallies("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
 
     def mistakes(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nlpctl.checksums import sha256_of_text
 from nlpctl.config.schema import Recipe, RetrievalSection
 from nlpctl.config.sentence_folder import PASSAGE_PROMPTS, QUERY_PROMPT
 from nlpctl.data.batches.collate import Batch, Collator
@@ -101,7 +102,11 @@ class SemanticIndexing(Task):
         search = _Search(examples, predictions, self.recipe)
         scores = query_scores(*search.arguments())
         columns = np.column_stack([scores, np.ones(len(scores))])
-        queries = make_tallies("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
+        texts = list(search.corpus)
+        corpus = sha256_of_text(ascii(sorted(texts)))  # all of these are ranked
+        answers = (sorted(texts[i] for i in relevant) for relevant in search.relevant)
+        asked = [(query, right, corpus) for query, right in zip(search.queries, answers, strict=True)]
+        queries = make_tallies("means", QUERY_SCORES, columns, scores[:, -1] == 1, asked)
         return replace(queries, examples=np.array(search.rows))
 
     def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:

@@ -12,7 +12,7 @@ import numpy as np
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.labels import LabelSet
-from nlpctl.data.rows.text_rows import TextExample, TextOrPair
+from nlpctl.data.rows.text_rows import TextExample
 from nlpctl.data.text.encoder import TextEncoder
 from nlpctl.models.calibration import Calibration
 from nlpctl.models.families import Head
@@ -130,8 +130,9 @@ class SequenceClassification(TextClassification):
 
     def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
         gold, chosen = _gold(examples), self._chosen_labels(predictions)
-        columns = class_columns(gold, chosen, len(self.labels))
-        return make_tallies("classes", self.labels.names, columns, gold == chosen, joined_texts(examples))
+        columns, names = class_columns(gold, chosen, len(self.labels)), self.labels.names
+        asked = [(each.text, each.text_pair, names[label]) for each, label in zip(examples, gold.tolist(), strict=True)]
+        return make_tallies("classes", names, columns, gold == chosen, asked)
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
@@ -221,11 +222,6 @@ def _chunks(predictions: Sequence[Sequence[np.ndarray]]) -> Iterator[Sequence[Se
     """The rows in parts: computing probabilities takes several copies of their logits in float64."""
     for start in range(0, len(predictions), _AT_ONCE):
         yield predictions[start : start + _AT_ONCE]
-
-
-def joined_texts(examples: Sequence[TextOrPair]) -> list[str]:
-    """The text of each example, or both of its texts."""
-    return [one.text if one.text_pair is None else f"{one.text}\t{one.text_pair}" for one in examples]
 
 
 def _gold(examples: Sequence[TextExample]) -> np.ndarray:

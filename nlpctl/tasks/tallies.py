@@ -38,7 +38,7 @@ class Tallies:
     names: tuple[str, ...]
     counts: csr_matrix  # float64 [rows, columns]
     right: np.ndarray  # bool [rows]: rows that are answered without a mistake
-    keys: np.ndarray  # uint32 [rows]: checksums of what was asked, so that runs are compared on equal rows only
+    keys: np.ndarray  # uint32 [rows]: checksums of what was asked and what was right, to compare equal rows only
     groups: np.ndarray | None = None  # int64 [rows]: rows with an equal number depend on each other; None: no row does
     examples: np.ndarray | None = None  # int64 [rows]: the example behind each row; None: row i is example i
 
@@ -80,12 +80,13 @@ class Tallies:
 
 
 def make_tallies(
-    kind: str, names: Sequence[str], columns: Any, right: Any, asked: Sequence[str], groups: np.ndarray | None = None
+    kind: str, names: Sequence[str], columns: Any, right: Any, asked: Sequence[Any], groups: np.ndarray | None = None
 ) -> Tallies:
-    """The tallies of rows: `columns` [rows, columns], `right` [rows], and what each row asked, as text."""
+    """The tallies of rows: `columns` [rows, columns], `right` [rows], and `asked`: what each row asks, with what would
+    be right, as plain values."""
     from scipy.sparse import csr_matrix
 
-    keys = np.array([crc32(text.encode("utf-8", "surrogatepass")) for text in asked], np.uint32)
+    keys = np.array([crc32(ascii(each).encode()) for each in asked], np.uint32)
     counts = csr_matrix(columns, dtype=np.float64)
     return Tallies(kind, tuple(names), counts, np.asarray(right, bool), keys, groups)
 
@@ -257,7 +258,7 @@ def ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
 def save_tallies(file: Path, tallies: Tallies) -> None:
     """Write an .npz file, aside and renamed."""
     arrays = {name: getattr(tallies.counts, name) for name in ("data", "indices", "indptr", "shape")}
-    arrays |= {"right": tallies.right, "keys": tallies.keys}
+    arrays |= {"right": tallies.right, "asked": tallies.keys}
     if tallies.groups is not None:
         arrays["groups"] = tallies.groups
     file.parent.mkdir(exist_ok=True)
@@ -266,20 +267,22 @@ def save_tallies(file: Path, tallies: Tallies) -> None:
 
 
 def load_tallies(file: Path) -> Tallies | None:
-    """What `save_tallies` wrote; None if there is no file. UserError if it is damaged."""
+    """What `save_tallies` wrote; None if there is no file, or that of an older version. UserError if it is damaged."""
     from scipy.sparse import csr_matrix
 
     if not file.is_file():
         return None
     try:
         arrays = read_npz(file)
+        if "keys" in arrays:  # checksums of the texts alone, whatever was right
+            return None
         kind, names = parse_json(str(arrays["about"]))
         counts = csr_matrix(
             (arrays["data"], arrays["indices"], arrays["indptr"]), shape=tuple(arrays["shape"].tolist())
         )
         counts.check_format()
         groups = arrays.get("groups")
-        tallies = Tallies(kind, tuple(names), counts, arrays["right"], arrays["keys"], groups)
+        tallies = Tallies(kind, tuple(names), counts, arrays["right"], arrays["asked"], groups)
         lengths = {len(each) for each in (tallies.right, tallies.keys, groups) if each is not None}
         if kind not in SCORES_OF_KIND or lengths != {counts.shape[0]} or not counts.shape[0]:
             raise ValueError(kind)

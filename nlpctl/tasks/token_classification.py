@@ -166,14 +166,15 @@ class TokenClassification(Task):
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
     def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> Tallies:
-        rows, right = [], []
+        rows, right, asked = [], [], []
         for example, parts in zip(examples, predictions, strict=True):
             tags = predicted_tags(parts)
             gold, given = self._gold(example), self._entities(example, tags)
             rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
             right.append(set(gold) == set(given))
+            asked.append((example.text, [(span.type, span.start, span.end) for span in gold]))
         types, columns = entity_columns(rows)
-        return make_tallies("entities", types, columns, right, [example.text for example in examples])
+        return make_tallies("entities", types, columns, right, asked)
 
     def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[WindowTags]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""

@@ -125,6 +125,7 @@ def test_the_questions_of_a_context_are_drawn_together(make_task_of, chance, mon
     (low, high), (alone_low, alone_high) = report["intervals"]["em"], intervals(
         Tallies(tallies.kind, tallies.names, tallies.counts, tallies.right, tallies.keys))["em"]  # fmt: skip
     assert high - low > 2 * (alone_high - alone_low)
+    assert not comparable(tallies, task.tallies([*rows[:-1], replace(rows[-1], answers=())], given))
 
 
 def test_rows_without_a_group_are_each_on_their_own(make_task_of, chance):
@@ -184,6 +185,34 @@ def test_only_equal_rows_are_comparable(chance):
     tallies = classes(chance.random(50) < 0.8, chance)
     assert comparable(tallies, classes(chance.random(50) < 0.8, chance))
     assert not comparable(tallies, classes(chance.random(49) < 0.8, chance))
+
+
+OTHERWISE = {
+    "sequence_classification": lambda row: replace(row, label=(row.label + 1) % 2),
+    "text_matching": lambda row: replace(row, label=1 - row.label),
+    "multi_label_classification": lambda row: replace(row, labels=() if row.labels else (0,)),
+    "token_classification": lambda row: replace(row, tags=array("i", (3, 0, 3, 3) if row.tags[1] else (3, 1, 3, 3))),
+    "lexical_analysis": lambda row: replace(row, tags=array("i", (3, 0, 3, 3) if row.tags[1] else (3, 1, 3, 3))),
+    "semantic_indexing": lambda row: replace(row, text_pair=f"{row.text_pair}!"),
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_rows_of_which_something_else_is_right_are_not_comparable(name, make_task_of, chance):
+    task, examples, predictions = split_of(name, make_task_of, chance)
+    tallies = task.tallies(examples, predictions)
+    if name == "masked_language_model":
+        other = make_task_of(name, masking={"probability": 0.3})
+        assert not comparable(tallies, other.tallies(examples, predictions))
+        changed, hidden = examples, [[parts[0]._replace(tokens=99), *parts[1:]] for parts in predictions[-1:]]
+    else:
+        changed, hidden = [*examples[:-1], OTHERWISE[name](examples[-1])], predictions[-1:]
+    assert not comparable(tallies, task.tallies(changed, [*predictions[:-1], *hidden]))
+
+
+def test_that_of_an_older_version_tells_nothing(tmp_path):
+    np.savez(tmp_path / "dev.npz", about="[]", keys=np.zeros(3))
+    assert load_tallies(tmp_path / "dev.npz") is None
 
 
 def test_they_survive_the_disk(make_task_of, chance, tmp_path):
