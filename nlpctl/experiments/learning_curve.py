@@ -21,7 +21,7 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
 from nlpctl.data.partition import cut
@@ -129,10 +129,9 @@ def _drawn(members: Sequence[SeriesRun], total: int) -> int:
 def _metric(recipe: Recipe, metrics: Sequence[Any]) -> str:
     """The score that is drawn: the one that chooses the model, or the task's first, of which more is better."""
     chosen = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
-    info = task_info(recipe.task)
     for name in (chosen, *scores(recipe.task)):
         shares = all(0 <= single_scores(each).get(name, -1) <= 1 for each in metrics)
-        if name and info.greater_is_better(name) and shares:
+        if name and greater_is_better(recipe, name) and shares:
             return name
     hint = f"the scores are {listed(single_scores(metrics[0]))}"
     raise UserError(f"{recipe.task} has no score between 0 and 1 to draw", recipe.where("task"), hint)

@@ -53,12 +53,16 @@ def as_json(spreads: Mapping[str, Mapping[str, Spread]]) -> dict[str, dict[str, 
 
 
 def spread_tables(spreads: Mapping[str, Mapping[str, Spread]]) -> Iterator[Table]:
-    """A table per split."""
+    """A table per split; with the number of runs behind each score where some runs lack one, which may be NaN."""
     for split, by_score in spreads.items():
-        runs = max(each.runs for each in by_score.values())
-        rows = [[name, each.mean, each.deviation, each.least, each.most] for name, each in by_score.items()]
-        columns = say_each("score", "mean", "standard deviation", "least", "most")
-        yield Table(columns, rows, say("{}, {} runs", say(split), runs))
+        counts = [each.runs for each in by_score.values()]
+        differ = min(counts) < max(counts)
+        rows = [
+            [name, each.mean, each.deviation, each.least, each.most, *([each.runs] if differ else [])]
+            for name, each in by_score.items()
+        ]
+        columns = say_each("score", "mean", "standard deviation", "least", "most", *(["runs"] if differ else []))
+        yield Table(columns, rows, say("{}, {} runs", say(split), max(counts)))
 
 
 def repeats_page(

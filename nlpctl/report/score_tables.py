@@ -27,7 +27,7 @@ def _split_table(metrics: Mapping[str, Mapping[str, Any]]) -> Table:
     rows: list[list[Any]] = []
     for split, report in metrics.items():
         rows.append([split, *(single_scores(report).get(name) for name in names)])
-        ends = report.get(INTERVALS)
+        ends = intervals_of(report)
         if ends:
             intervals = [say("{:.3f} to {:.3f}", *ends[name]) if name in ends else None for name in names]
             rows.append([say("  95 % interval"), *intervals])
@@ -73,6 +73,13 @@ def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
     """`single_scores` without the numbers of rows, words and texts, which are no scores."""
     own = report.get(USER_SCORES, {})
     return {name: value for name, value in single_scores(report).items() if name in own or not isinstance(value, int)}
+
+
+def intervals_of(report: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """The 95 % interval of each of `single_scores` that has one: none of the user's own, which may be called as one of
+    the task's."""
+    own = report.get(USER_SCORES, {})
+    return {name: ends for name, ends in report.get(INTERVALS, {}).items() if name not in own}
 
 
 def format_ece(report: Mapping[str, Any]) -> str:

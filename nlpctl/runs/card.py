@@ -42,7 +42,7 @@ from nlpctl.outputs import is_signed, is_stream, refuse_output, signed
 from nlpctl.report.language import Later, say, say_each
 from nlpctl.report.markdown import code, markdown_page, plain
 from nlpctl.report.model import BulletList, Code, Part, Report, Section, Table, percent
-from nlpctl.report.score_tables import without_counts
+from nlpctl.report.score_tables import intervals_of, without_counts
 from nlpctl.runs.comparison import slice_name
 from nlpctl.runs.run_files import is_run, sound_slices, warn_of_damage
 from nlpctl.runs.runs import INCIDENTS, RunRecord, open_run, tell_missing_slices, truncation_told
@@ -147,7 +147,7 @@ def _front_matter(facts: CardFacts) -> dict[str, Any]:
 def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
     info = task_info(facts.recipe.task)
     for split, report in facts.metrics.items():
-        ends = report.get(INTERVALS, {})
+        ends = intervals_of(report)
         metrics = []
         for name, value in without_counts(report).items():
             interval = {"args": {"confidence_level": 0.95, "confidence_interval": ends[name]}} if name in ends else {}
@@ -272,7 +272,7 @@ def _scores(facts: CardFacts) -> Iterator[Part]:
         return
     rows = []
     for split, report in facts.metrics.items():
-        ends = report.get(INTERVALS, {})
+        ends = intervals_of(report)
         for name, value in without_counts(report).items():
             interval = say("{} to {}", *(f"{end:.4f}" for end in ends[name])) if name in ends else None
             rows.append([split, plain(name), value, interval])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import greater_is_better, scores, task_info
 from nlpctl.errors import UserError
 from nlpctl.files import content_of, json_of, regular, write_text_atomic, writing
 from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS, PLAN
@@ -146,7 +146,7 @@ def _curves(record: RunRecord) -> Iterator[Part]:
     known = scores(record.recipe.task)
     names = (*known, *(name for name in record.own_scores if name not in known))
     on_dev = {name: series(record, "evaluate", f"eval_{name}") for name in names}
-    falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
+    falling = [name for name in names if not greater_is_better(record.recipe, name)]
     rising = [name for name in names if name not in falling]
     curves = {say("loss"): {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
     title = say("scores on dev") if len(rising) > 1 else say("{} on {}", rising[0], "dev")

@@ -6,7 +6,7 @@ import functools
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, SLICES, USER_SCORES, checkpoint_step, model_folder_name, real_path
@@ -156,7 +156,7 @@ class RunRecord:
     @property
     def less_is_better(self) -> bool:
         """Whether a smaller `metric` is better."""
-        return not task_info(self.recipe.task).greater_is_better(self.metric)
+        return not greater_is_better(self.recipe, self.metric)
 
     def score(self, split: str, metric: str) -> float | None:
         """The final score of "dev" or "test"; None if there is none."""
@@ -340,7 +340,10 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
         elif not comparable(one, other):
             found[split] = later("the runs were scored on different rows, or with different labels")
         else:
-            found[split] = compare(one, other)
+            # A score of the user's own may be called as one of the task's, which its rows say nothing of.
+            own = (*first.own_scores, *second.own_scores)
+            pair = compare(one, other)
+            found[split] = replace(pair, scores={name: each for name, each in pair.scores.items() if name not in own})
     return found
 
 

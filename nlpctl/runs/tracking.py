@@ -35,9 +35,9 @@ from nlpctl.console import display
 from nlpctl.documents import Document, whole_content
 from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.extras import require
-from nlpctl.layout import CARD, INTERVALS
+from nlpctl.layout import CARD
 from nlpctl.parent import SAFE_PATH
-from nlpctl.report.score_tables import without_counts
+from nlpctl.report.score_tables import intervals_of, without_counts
 from nlpctl.runs.card import card_facts, card_page
 from nlpctl.runs.runs import KILLED, RunRecord, open_run
 from nlpctl.runtime.event_log import EventLog
@@ -362,10 +362,11 @@ def _final(metrics: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """dev/accuracy, and the ends of its interval."""
     found: dict[str, float] = {}
     for split, report in metrics.items():
+        ends = intervals_of(report)
         for name, value in without_counts(report).items():
             found[f"{split}/{name}"] = float(value)
-            if name in report.get(INTERVALS, {}):
-                low, high = report[INTERVALS][name]
+            if name in ends:
+                low, high = ends[name]
                 found |= {f"{split}/{name}_low": float(low), f"{split}/{name}_high": float(high)}
     return found
 

@@ -103,6 +103,15 @@ def test_the_hub_reads_it(nlpctl, run):
     assert "datasets" not in again  # files have no name on the hub
 
 
+def test_a_score_of_ones_own_has_no_interval_of_the_task(nlpctl, run):
+    run.metrics_file.write_text(json.dumps({"dev": {**REPORT, "compute_metrics": {"accuracy": 1.0}}}))
+    assert nlpctl("card", run.path, "--license", "mit", "--text-language", "zh").code == 0
+    text = (run.path / "README.md").read_text(encoding="utf-8")
+    assert "0.9000" not in text
+    ((score,),) = (each["metrics"] for each in front_of(text)["model-index"][0]["results"])
+    assert score["value"] == 1.0 and "args" not in score
+
+
 def test_what_is_not_known_is_left_out(nlpctl, made):
     run = made("bare", dev=0.5)
     run.metrics_file.unlink()

@@ -7,10 +7,12 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from nlpctl.runs.runs import open_run
+from nlpctl.runs.runs import open_run, paired
 from nlpctl.runtime.event_log import EventLog
+from nlpctl.tasks.tallies import class_columns, make_tallies, save_tallies
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,6 +75,32 @@ def test_less_of_some_scores_is_better(nlpctl, made, tmp_path):
     assert [(row[0], row[-2], row[-1]) for row in rows] == [
         ("better", "perplexity", "8.0000"), ("worse", "perplexity", "40.0000")
     ]  # fmt: skip
+
+
+def test_less_is_better_where_the_recipe_says_so(nlpctl, made, tmp_path):
+    """Of a score of one's own, whose name does not tell."""
+    own = ["evaluation_strategy=epoch", "save_strategy=epoch", "load_best_model_at_end=true", "greater_is_better=false"]
+    own += ["compute_metrics=mine:scores", "metric_for_best_model=errors"]
+    for name, errors in (("worse", 0.25), ("better", 0.125)):
+        run = made(name, *(f"training.{each}" for each in own), f"data.dev={tmp_path}/train.tsv")
+        run.metrics_file.write_text(json.dumps({"dev": {"accuracy": 0.5, "compute_metrics": {"errors": errors}}}))
+        for step in (4, 8):
+            EventLog(run.events_file).append("evaluate", step, eval_errors=errors, eval_accuracy=0.5)
+    rows = cells(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "dev").out)
+    assert [(row[0], *row[-2:]) for row in rows] == [("better", "errors", "0.1250"), ("worse", "errors", "0.2500")]
+    assert nlpctl("report", run.path).code == 0
+    assert 'aria-label="errors on dev over step"' in run.report_file.read_text(encoding="utf-8")
+
+
+def test_a_score_of_ones_own_is_not_compared_by_the_rows_of_the_task(made):
+    runs = [made(name, dev=0.5) for name in ("one", "two")]
+    for run in runs:
+        run.metrics_file.write_text(json.dumps({"dev": {"accuracy": 0.5, "compute_metrics": {"accuracy": 1.0}}}))
+        right = np.array([True, False])
+        columns = class_columns(np.array([0, 1]), np.zeros(2, int), 2)
+        save_tallies(run.tallies_file("dev"), make_tallies("classes", ("a", "b"), columns, right, ("x", "y")))
+    (pair,) = paired(*(open_run(run.path) for run in runs)).values()
+    assert pair.scores.keys() == {"macro_f1", "micro_f1", "weighted_f1"}
 
 
 def test_ls_marks_what_it_cannot_read(nlpctl, made, tmp_path):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.experiments.learning_curve import fit, learning_curve_result
+from nlpctl.config.load import load_recipe
+from nlpctl.experiments.learning_curve import _metric, fit, learning_curve_result
 
 SIZES = (100, 200, 400, 800, 1600)
 
@@ -44,6 +45,15 @@ def test_it_says_what_it_cannot_tell(tmp_path):
     assert ended.more is None and ended.more_interval is None and "out of reach" in ended.told
     unsure = said(tmp_path, scores(0.1, 1.0, 0.5, noise=0.01))
     assert unsure.more_interval is None or unsure.more_interval[1] is None and "cannot be told" in unsure.told
+
+
+def test_of_a_score_that_falls_no_curve_is_drawn():
+    """1 minus the score stands for the error, so the task's own score takes its place."""
+    reports = [{"accuracy": 0.75, "compute_metrics": {"errors": 0.25}}]
+    for greater, drawn in ((True, "errors"), (False, "accuracy")):
+        training = {"metric_for_best_model": "errors", "greater_is_better": greater, "compute_metrics": "mine:scores"}
+        recipe = load_recipe({"task": "sequence_classification", "training": training}, purpose="apply")
+        assert _metric(recipe, reports) == drawn
 
 
 def test_a_longer_training_is_foretold():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.experiments.repeats_report import spreads
+from nlpctl.experiments.repeats_report import spread_tables, spreads
 from nlpctl.layout import USER_SCORES
 
 
@@ -15,3 +15,12 @@ def test_numbers_of_rows_words_and_entities_are_no_scores() -> None:
     found = spreads({f"fold-{i}": {"dev": report} for i, report in enumerate(reports, 1)})
     assert list(found["dev"]) == ["f1", "errors"]
     assert found["dev"]["f1"].mean == 0.6
+
+
+def test_a_score_that_some_runs_lack_tells_how_many_have_it() -> None:
+    """As a correlation that is NaN."""
+    reports = [{"f1": 0.5, USER_SCORES: {"correlation": value}} for value in (0.75, None, None)]
+    (table,) = spread_tables(spreads({f"seed-{i}": {"dev": report} for i, report in enumerate(reports)}))
+    assert (table.columns[-1], [row[-1] for row in table.rows]) == ("runs", [3, 1])
+    (table,) = spread_tables(spreads({f"seed-{i}": {"dev": {"f1": 0.5}} for i in range(3)}))
+    assert table.columns[-1] == "most"
