@@ -12,6 +12,7 @@ A killed command continues with `resume`: finished runs are kept, an unfinished 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from nlpctl import console
-from nlpctl.checksums import changed_sums, sums_of
+from nlpctl.checksums import changed_sums, sha256_of_text, sums_of
 from nlpctl.config.checks import refuse_wrong_sharding
 from nlpctl.config.dump import dump_recipe, forbidden_changes
 from nlpctl.config.paths import further_files, parameter_files
@@ -73,9 +74,10 @@ class SeriesFile(Document):
     """series.json: written by `nlpctl train --folds`, `--seeds`, `sweep` and the learning curve before anything else,
     and when they end; read when they go on, and by whatever lists or joins the runs.
 
-    `kind`: the command; `plan`: what else must be the same when it goes on; `data`, `others`: SHA-256 of the rows and
-    of other files, and `functions` of the user's own code; `runs`: paths in the folder; `own`: what else the command
-    writes there; `content`: all entries, also the facts that `finish` adds.
+    `kind`: the command; `plan`: what else must be the same when it goes on; `data`, `others`: SHA-256 of the data and
+    of other files, `functions` of the user's own code, and `rows` of the labels and of which rows each run takes;
+    `runs`: paths in the folder; `own`: what else the command writes there; `content`: all entries, also the facts that
+    `finish` adds.
     """
 
     FORMAT: ClassVar[int | None] = 1
@@ -86,7 +88,8 @@ class SeriesFile(Document):
     plan: Mapping[str, Any]
     data: Mapping[str, str]
     runs: tuple[str, ...]
-    others: Mapping[str, str] | None = None  # older versions did not note these three
+    rows: str | None = None  # older versions did not note these four
+    others: Mapping[str, str] | None = None
     functions: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     own: tuple[str, ...] = ()
     content: Mapping[str, Any] = whole_content()
@@ -160,15 +163,16 @@ def open_folder(
     *,
     resume: bool,
     overwrite: bool,
+    rows: str | None = None,
     own: Sequence[str] = (),
     grows: bool = False,
 ) -> Iterator[Path]:
     """The folder recipe.run_dir, begun or gone on with, and locked in the context.
 
     `files`: of the data; `names`: of the runs. `kind` and `plan`, which is JSON-ready: what a resumed series must have
-    in common with the one that began. `own`: further files and folders that the command writes there. `grows`: a
-    finished series may go on, with more runs.
-    UserError: the folder is in use or holds something else; the recipe, the plan or the data changed.
+    in common with the one that began, and `rows`, as in SeriesFile. `own`: further files and folders that the command
+    writes there. `grows`: a finished series may go on, with more runs.
+    UserError: the folder is in use or holds something else; the recipe, the plan, the data or the rows changed.
     """
     refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
     folder = Path(os.path.abspath(recipe.run_dir))
@@ -181,7 +185,7 @@ def open_folder(
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=grows)
         with writing(folder, FREE_SPACE):
             work.remove_leftovers()
-        known = {"kind": kind, "plan": dict(plan), "data": sums_of(files)}
+        known = {"kind": kind, "plan": dict(plan), "data": sums_of(files), "rows": rows}
         known["others"] = sums_of([*parameter_files(recipe.model), *further_files(recipe)])
         known["functions"] = code_sums(recipe)
         if resume and is_series(folder) and work.holds_more(SERIES):  # else it was killed as it began
@@ -244,6 +248,10 @@ def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any]) -> N
     if files:
         message = f"the data changed since the first run began: {and_more(files, 10)}"
         raise UserError(message, str(folder), f"restore the files, or {again}")
+    if began.rows not in (None, known["rows"]):
+        message = "the labels, or which rows each run takes, changed since the first run began"
+        hint = f"restore the label file, go on with the version of nlpctl that began, or {again}"
+        raise UserError(message, str(folder), hint)
     refuse_changed_functions(began.functions, known["functions"], "the first run began", again)
 
 
@@ -475,7 +483,10 @@ def open_series(
         if has_split(recipe.data, split):
             examples, _, _ = read_labelled_split(rows.rows, split, rows.labels)
             groups_of(rows.rows, split, rows.labels, len(examples))
-    names = [member.name for member in members]
-    with open_folder(recipe, rows.files, kind, names, plan, resume=resume, overwrite=overwrite, own=own) as folder:
+    names, taken = [member.name for member in members], [member.rows for member in members]
+    flags: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "own": own}
+    # Rows are cut anew by a command that goes on, perhaps of another version.
+    sum_of_rows = sha256_of_text(json.dumps([rows.labels.names, taken]))
+    with open_folder(recipe, rows.files, kind, names, plan, rows=sum_of_rows, **flags) as folder:
         go_on(folder)
         yield Series(recipe, rows, folder, members, one_vocabulary)
