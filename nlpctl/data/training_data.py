@@ -67,8 +67,8 @@ def read_training_data(rows: TaskRows, trained: LabelSet | None = None) -> Train
     labels = resolve_labels(rows, source) if trained is None else trained
     reader = ExampleReader(rows, labels)
     log = BadRowLog(data.on_bad_row)
-    # Streaming reads the file once more during training; here it is only checked and counted.
     train, streamed = None, None
+    # Streaming reads the file once more during training; here it is only checked and counted.
     if trained is None and data.streaming:
         streamed = scan_examples(source, reader, log) + log.total
     elif trained is None:
