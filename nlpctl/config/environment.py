@@ -50,11 +50,13 @@ TEXTS = """
     CUDA_DEVICE_ORDER CUDA_MODULE_LOADING CUDA_MODULE_DATA_LOADING CUDA_SCALE_LAUNCH_QUEUES
     CUBLAS_WORKSPACE_CONFIG
     NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_ALGO NCCL_PROTO NCCL_P2P_LEVEL NCCL_NET NCCL_NET_GDR_LEVEL NCCL_SOCKET_IFNAME
-    NCCL_SOCKET_FAMILY NCCL_COMM_ID NCCL_HOSTID NCCL_IB_HCA NCCL_IB_ADDR_FAMILY NCCL_IB_ADDR_RANGE
-    NCCL_OOB_NET_IFNAME NCCL_LAUNCH_MODE NCCL_NETDEVS_POLICY NCCL_TOPO_FILE NCCL_NVLS_CHUNKSIZE NCCL_RAS_ADDR
+    NCCL_SOCKET_FAMILY NCCL_HOSTID NCCL_IB_HCA NCCL_IB_ADDR_FAMILY NCCL_IB_ADDR_RANGE
+    NCCL_OOB_NET_IFNAME NCCL_LAUNCH_MODE NCCL_NETDEVS_POLICY NCCL_NVLS_CHUNKSIZE
 """.split()
 
-KNOWN_VARIABLES = frozenset((*NUMBERS, *TEXTS))
+PLACES = "NCCL_TOPO_FILE NCCL_COMM_ID NCCL_RAS_ADDR".split()  # a file and addresses
+
+KNOWN_VARIABLES = frozenset((*NUMBERS, *TEXTS, *PLACES))
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 # cuBLAS sums in a fixed order with these alone; :4096:2 and :16:8 come from cuDNN's notes, :4096:8 from cuBLAS's.
@@ -127,6 +129,8 @@ Scalar = str | int | float | bool | None
 TRUE_WORDS = ("true", "1", "yes", "on")
 FALSE_WORDS = ("false", "0", "no", "off")
 
+_WORD_FLAGS = ("FLAGS_allocator_strategy", "FLAGS_stop_check_timeout")  # texts to Paddle: a word, and seconds
+
 
 def known_flags() -> dict[str, str]:
     """Flag name to type ("bool", "int", "float", "str") of the installed Paddle, CPU and GPU build together.
@@ -143,6 +147,15 @@ def flags_of(paddle: tuple[int, int]) -> dict[str, str]:
     known = json.loads(file.read_text(encoding="utf-8"))
     # gpu_flags are compiled in only under PADDLE_WITH_CUDA; the CPU build ignores them in the environment.
     return {**{name: "str" for name in known["python_flags"]}, **known["flags"], **known["gpu_flags"]}
+
+
+def may_name_a_place(key: str, name: str) -> bool:
+    """Whether a flag ("runtime.flags") or variable ("runtime.env") may be a file, a folder or an address. Of texts only
+    those count as other that were looked at: Paddle 3.1 loads libraries from the folder in FLAGS_mklml_dir.
+    """
+    if key == "runtime.env":
+        return name not in (*NUMBERS, *TEXTS)
+    return known_flags().get(name, "str") == "str" and name not in _WORD_FLAGS
 
 
 def flag_environment(flags: Mapping[str, Scalar]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_input
+from nlpctl.config.environment import may_name_a_place
 from nlpctl.config.library import shipped_root
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS, VALUE_PATHS, dataset_files
 from nlpctl.config.schema import Recipe, with_value
@@ -108,12 +109,13 @@ def _is_file(value: Any) -> bool:
 
 
 def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
-    """Flags and variables that an opened folder sets to a path: Paddle would write there."""
+    """Flags and variables that an opened folder sets and that may name a place: Paddle would load code from there, or
+    write there. Their names tell, since any text is a file in the current folder."""
     for key in ("runtime.flags", "runtime.env"):
         for name, value in attrgetter(key)(recipe).items():
             origin = recipe.origins.get(f"{key}.{name}")
-            if origin is not None and origin.opened is not None and isinstance(value, str) and "/" in value:
-                message = f"{key}.{name}: {display(origin.opened)} names a path, {value}"
+            if origin is not None and origin.opened is not None and may_name_a_place(key, name):
+                message = f"{key}.{name}: {display(origin.opened)} sets it to {value}, and it may name a file or place"
                 hint = f"if you want it used: {settings({f'{key}.{name}': value})}; {own_recipe_instead(origin.opened)}"
                 yield Problem(message, str(origin), hint)
 

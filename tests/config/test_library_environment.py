@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.config.environment import NUMBERS, TEXTS, checked_environment, flag_environment, known_variables
+from nlpctl.config.environment import (
+    KNOWN_VARIABLES,
+    NUMBERS,
+    PLACES,
+    TEXTS,
+    checked_environment,
+    flag_environment,
+    known_variables,
+)
 from nlpctl.errors import UserError
 
 GOOD = "task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n"
@@ -28,7 +36,7 @@ def test_what_the_libraries_read_is_accepted():
         "NCCL_P2P_DISABLE": "1",
     }
     assert checked_environment(asked) == asked
-    assert not set(NUMBERS) & set(TEXTS) and len({*NUMBERS, *TEXTS}) == len([*NUMBERS, *TEXTS])
+    assert len(KNOWN_VARIABLES) == len([*NUMBERS, *TEXTS, *PLACES])
 
 
 @pytest.mark.parametrize(

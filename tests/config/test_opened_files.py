@@ -10,6 +10,8 @@ import pytest
 
 from nlpctl.compress.plan import CompressRequest, parse_strategy
 from nlpctl.compress.refusals import refuse_training
+from nlpctl.config import environment
+from nlpctl.config.environment import flags_of, may_name_a_place
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.task_file import COPIED
@@ -17,6 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.experiments.series import read_series
 from nlpctl.layout import link_out
 from nlpctl.models.source import resolve_source
+from nlpctl.paddle_version import KNOWN
 
 TASKS = {"decode.terms": "token_classification", "masking.dictionary": "masked_language_model"}
 
@@ -111,14 +114,32 @@ def test_a_training_from_a_run_takes_files_that_the_run_knows(model, secret, key
         load_recipe(run, purpose="apply")  # read for the user alone
 
 
+@pytest.mark.parametrize("value", ["/etc/x", "evil", "."])
 @pytest.mark.parametrize("key", ["runtime.flags.FLAGS_tracer_profile_fname", "runtime.env.NCCL_TOPO_FILE"])
-def test_a_run_sets_no_path_of_libraries(model, key):
+def test_a_run_sets_nothing_of_libraries_that_may_name_a_place(model, key, value):
     _, section, name = key.split(".")
     (model.parent / "manifest.json").write_text("{}")
-    (model.parent / "recipe.yaml").write_text(f"task: text_matching\nruntime: {{{section}: {{{name}: /etc/x}}}}\n")
-    with pytest.raises(UserError, match=f"{key}: run names a path"):
+    (model.parent / "recipe.yaml").write_text(f"task: text_matching\nruntime: {{{section}: {{{name}: {value}}}}}\n")
+    with pytest.raises(UserError, match=f"{key}: run sets it to .*, and it may name a file or place"):
         load_recipe(model.parent, purpose="apply")
-    load_recipe(model.parent, [Override(key, "/etc/x", "--set")], "apply")
+    load_recipe(model.parent, [Override(key, value, "--set")], "apply")
+
+
+def test_a_run_keeps_its_numbers_switches_and_words_for_libraries(model):
+    flags = {"FLAGS_cudnn_deterministic": True, "FLAGS_fraction_of_gpu_memory_to_use": 0.5,
+             "FLAGS_gpu_memory_limit_mb": 9, "FLAGS_allocator_strategy": "auto_growth"}  # fmt: skip
+    env = {"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "1", "NCCL_IB_ADDR_RANGE": "10.0.0.0/8"}
+    (model.parent / "manifest.json").write_text("{}")
+    (model.parent / "recipe.yaml").write_text(json.dumps({"task": "text_matching",
+                                                         "runtime": {"flags": flags, "env": env}}))  # fmt: skip
+    assert load_recipe(model.parent, purpose="apply").runtime.env == env
+
+
+@pytest.mark.parametrize("paddle", KNOWN)
+def test_no_flag_that_names_a_folder_or_file_counts_as_harmless(paddle, monkeypatch):
+    monkeypatch.setattr(environment, "known_flags", lambda: flags_of(paddle))
+    named = [name for name in flags_of(paddle) if name.endswith(("_dir", "_path", "path", "_fname", "_config"))]
+    assert named and all(may_name_a_place("runtime.flags", name) for name in named)
 
 
 def test_a_run_has_no_cache_folder_made(model, tmp_path, capfd):
