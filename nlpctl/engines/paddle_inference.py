@@ -17,6 +17,7 @@ from nlpctl import console
 from nlpctl.checksums import sha256_of_text
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.formats.operators import refuse_operators
 from nlpctl.formats.program import read_program
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph, read_checked_manifest
 from nlpctl.runtime.cache import cache_folder
@@ -65,6 +66,7 @@ class PaddlePredictor:
         program, parameters = (folder / name for name in graph.files)
         described = read_program(program)  # Paddle crashes on some invalid files
         check_graph(program, manifest, described.feeds, len(described.fetches))
+        refuse_operators(described)
         config = configuration(program, parameters, precision, setup)
         if tensorrt:
             use_tensorrt(config, folder, graph, precision, setup, samples)

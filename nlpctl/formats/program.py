@@ -58,6 +58,7 @@ class Program:
     """`operators`: in the order they run; those of a sub-block (a loop, a condition) stand behind the one that
     runs it. `feeds`, `fetches`: names in the order of the arguments; a training program has none.
     `version`: such as 2006002, or 0. `serialized`: the bytes of the file, for `paddle.static.deserialize_program`.
+    `operator_types`: those of all blocks, whether anything runs the block or not.
     """
 
     file: Path
@@ -67,6 +68,7 @@ class Program:
     fetches: tuple[str, ...]
     version: int
     serialized: bytes
+    operator_types: frozenset[str]
 
     @cached_property
     def persistables(self) -> tuple[str, ...]:
@@ -128,6 +130,7 @@ def _program(file: Path, serialized: bytes, desc: Any, types: Any) -> Program:
         fetches=fetches,
         version=desc.version.version,
         serialized=serialized,
+        operator_types=frozenset(_text(op.type) for block in desc.blocks for op in block.ops),
     )
 
 

@@ -18,6 +18,7 @@ from paddle.static.quantization import PostTrainingQuantization
 
 from nlpctl.data.batches.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.formats.operators import refuse_operators
 from nlpctl.formats.program import Operator, Program, ProgramVariable, read_program
 from nlpctl.graphs import NARROW, NO_PRODUCT
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
@@ -75,6 +76,7 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], settings: PtqSetti
     """Write OUT.*, which simulates int8 in fp32; otherwise like `quantize`."""
     settings.check()
     program = read_program(graph_files(fp32)[0])
+    refuse_operators(program)
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
         raise no_rows()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -97,8 +98,7 @@ def test_graphs_of_the_same_code_are_matched_place_by_place(network, tmp_path):
 def one_more_bias(program: Program) -> Program:
     """The program as other code would have made it: its first bias is added twice."""
     extra = [Operator("elementwise_add", {"X": ("x",), "Y": ("h",)}, {"Out": ("y",)}, {})]
-    return Program(program.file, (*program.operators, *extra), program.variables, program.feeds,
-                   (*program.fetches, "y"), program.version, program.serialized)  # fmt: skip
+    return dataclasses.replace(program, operators=(*program.operators, *extra), fetches=(*program.fetches, "y"))
 
 
 def test_branches_of_other_code_are_not_told_apart(network, tmp_path):

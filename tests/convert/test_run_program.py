@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+from paddle.base.proto import framework_pb2
 
 from nlpctl.convert.proof import CannotRun, run_program
 from nlpctl.convert.source import read_static
+from nlpctl.formats.operators import OPERATORS
 from nlpctl.formats.program import Program, read_program, static_mode
 
 
@@ -85,6 +88,34 @@ def test_a_program_that_writes_files(tmp_path):
     with pytest.raises(CannotRun, match="operators that nlpctl does not run: save"):
         run_program(whole, {}, {}, [output])
     assert not trace.exists()
+
+
+# What texts say among the attributes of operators that only compute: how, in which layout, with which types. Tables and
+# epmap are of parameter servers, which Paddle has no more.
+HARMLESS = """
+    UPLO Reduce act_method act_type activation activation_type algo atol bias_type_str candidate_activation
+    cell_activation combiner compute_dtype data_format data_layout driver dropout_implementation entry entry_config
+    epmap equation ex_states fc_activation functor_list fuse_activation gate_activation interp_method mask_type_str
+    message_op mkldnn_data_type mode norm_type normalization op_callstack op_device op_namescope op_role_var
+    output_data_type output_format padding_algorithm padding_mode pooling_type pooltype reduce_op reduction rng_name
+    rtol skip_eager_deletion_vars states str_value table_class table_names trans unpooling_type weight_dtype
+""".split()
+
+
+def test_no_operator_that_runs_takes_a_text_that_may_be_a_place_or_code():
+    texts = (framework_pb2.STRING, framework_pb2.STRINGS)
+    for serialized in paddle.base.core.get_all_op_protos():
+        proto = framework_pb2.OpProto.FromString(bytes(serialized))
+        if proto.type in OPERATORS:
+            others = {each.name for each in proto.attrs if each.type in texts} - set(HARMLESS)
+            assert not others, f"{proto.type}: see what it does with {others}"
+
+
+def test_what_touches_files_programs_and_processes_does_not_run():
+    words = "save|load|file|py_|send|recv|listen|c_|push|pull|reader|engine|program|distributed|enqueue|ap_|print"
+    alike = re.compile(f"(?:^|_)(?:{words})(?:_|$)|^(?:{words})")
+    read = {"graph_send_recv", "graph_send_ue_recv", "graph_send_uv"}  # messages between the nodes of a graph
+    assert {name for name in OPERATORS if alike.search(name)} == read
 
 
 def test_an_operator_that_paddle_lacks(saved):

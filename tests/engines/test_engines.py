@@ -15,9 +15,13 @@ import pytest
 from nlpctl.engines import paddle_inference
 from nlpctl.engines.choice import all_choices, open_choice, runnable_here
 from nlpctl.engines.engine import DygraphPredictor
+from nlpctl.engines.onnx_runtime import open_session
 from nlpctl.engines.paddle_inference import collect_shapes
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.formats.program import read_program
 from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.program_edit import operator, read_parameters
+from nlpctl.graphs.ptq import simulate
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
@@ -267,6 +271,45 @@ def test_an_onnx_graph_of_unknown_operators_is_refused(made, tmp_path):
     graph.graph.node[0].op_type = "NobodyKnows"
     onnx.save(graph, str(tmp_path / "model.onnx"))
     assert "NobodyKnows" in refused(tmp_path, manifest, "onnxruntime")
+
+
+@pytest.mark.parametrize("place", ["among the others", "in a block that nothing runs"])
+def test_a_graph_that_writes_a_file_is_refused(made, tmp_path, place):
+    folder, _, manifest = made
+    for name in ("model.pdmodel", "model.pdiparams"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    desc, _ = read_parameters(tmp_path / "model")
+    save = operator(desc.blocks[0], "save", {"X": read_program(tmp_path / "model.pdmodel").fetches[0]}, {})
+    save.attrs.add(name="file_path", type=2, s=str(tmp_path / "written"))
+    first_fetch = next(index for index, op in enumerate(desc.blocks[0].ops) if op.type == "fetch")
+    if place == "among the others":
+        desc.blocks[0].ops.insert(first_fetch, save)
+    else:
+        desc.blocks.add(idx=1, parent_idx=0).ops.append(save)
+    (tmp_path / "model.pdmodel").write_bytes(desc.SerializeToString())
+    choice = next(each for each in all_choices(manifest) if each.name == "paddle fp32")
+    with pytest.raises(UserError, match="this graph has operators that nlpctl does not run: save"):
+        open_choice(tmp_path, manifest, choice, SETUP, 1).outputs(batch(1, 3))
+    with pytest.raises(UserError, match="this graph has operators that nlpctl does not run: save"):
+        simulate(tmp_path / "model", tmp_path / "int8", [batch(1, 3)])
+    assert not (tmp_path / "written").exists()
+
+
+def test_an_onnx_graph_reads_no_file_outside_of_its_folder(tmp_path):
+    """ONNX Runtime sees to it, so nlpctl need not."""
+    (tmp_path / "secret").write_bytes(b"stolen")
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "link").symlink_to(tmp_path / "secret")
+    shape = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.UINT8, [6])
+    for place in ("../secret", str(tmp_path / "secret"), "link"):
+        tensor = onnx.TensorProto(name="w", data_type=onnx.TensorProto.UINT8, dims=[6], data_location=1)
+        tensor.external_data.add(key="location", value=place)
+        node = onnx.helper.make_node("Identity", ["w"], ["y"])
+        graph = onnx.helper.make_graph([node], "reads", [], [shape], [tensor])
+        model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 13)], ir_version=8)
+        (tmp_path / "export" / "model.onnx").write_bytes(model.SerializeToString())
+        with pytest.raises(Exception, match="(?i)external data"):
+            open_session(str(tmp_path / "export" / "model.onnx"), 1, SETUP)
 
 
 def test_onnxruntime_does_not_take_the_processor_for_a_card(made):
