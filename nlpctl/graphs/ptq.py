@@ -227,7 +227,8 @@ def _measure_columns(fp32: Path, feeds: Sequence[Batch], widths: Mapping[str, in
         with paddle.static.program_guard(program), paddle.utils.unique_name.guard("columns."):
             for name, width in widths.items():
                 rows = paddle.reshape(program.global_block().var(name), [-1, width])
-                outputs += [rows.min(axis=0), rows.max(axis=0), (rows * rows).mean(axis=0)]
+                # Not rows * rows: Paddle 3.1 gives the result a name without the prefix.
+                outputs += [rows.min(axis=0), rows.max(axis=0), paddle.square(rows).mean(axis=0)]
         seen = [world.executor.run(program, feed=feed, fetch_list=outputs, scope=world.scope) for feed in feeds]
     return columns_of(widths, seen)
 
