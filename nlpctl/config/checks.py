@@ -619,7 +619,30 @@ def _labels(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("search.space.data.train",), message, "write data.labels: [A, B] for all of them")
 
 
-SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _labels)
+_OF_VOCABULARY = (
+    "model.name_or_path",
+    "model.add_tokens",
+    "model.from_scratch.vocab_size",
+    "model.from_scratch.min_frequency",
+    "model.from_scratch.lowercase",
+    "model.from_scratch.vocabulary",
+)
+
+
+def _vocabularies(recipe: Recipe) -> Iterator[Finding]:
+    """A network from scratch has the vocabulary of its training rows."""
+    task, scratch = find_task(recipe.task), recipe.model.from_scratch
+    if task is None or not task.token_scores:
+        return
+    of_rows = scratch is not None and scratch.vocabulary is None
+    for dotted in (*_OF_VOCABULARY, "data.train") if of_rows else _OF_VOCABULARY:
+        if dotted in recipe.search.space:
+            message = f"search.space.{dotted}: trials may have other tokens, which no score of {recipe.task} compares"
+            hint = "leave it out; nlpctl eval compares models whose tokens are the same"
+            yield Finding((f"search.space.{dotted}",), message, hint)
+
+
+SEARCH_CHECKS: tuple[Check, ...] = (_search_budget, _metric, _grid, _sections, _labels, _vocabularies)
 
 
 # -- checks of keys that not every task reads, and of each task ------------------------------------

@@ -55,6 +55,7 @@ _SAME_ROWS = "trials are compared on the same rows of dev"
 _SAME_LABELS = "trials are compared by the same labels"
 _SAME_SCORE = "trials are compared by the same score"
 _SAME_EVALUATIONS = "trials are compared at the same evaluations"
+_SAME_MASKS = "trials are compared by the same hidden words of dev, which it chooses, too"
 _SAME_ANSWERS = "trials are compared by the same answers; a threshold is tuned on dev by itself (decode.tune)"
 _OWN_FOLDER = "every trial has a folder of its own"
 _NOT_READ = "a training does not read it"
@@ -84,6 +85,7 @@ LABEL_TEXT = replace(LABELS, with_model=True)
 TOKENS = KeyUse("tokens", with_model=True)
 
 ANSWERS = KeyUse("answers", with_model=True)  # and what the network learns, so it may be tried
+MASKING = replace(ANSWERS, not_searchable=_SAME_MASKS)
 DECODING = replace(ANSWERS, not_searchable=_SAME_ANSWERS)
 
 MACHINE = KeyUse("machine", may_change="resume", not_searchable=_OF_MACHINE)

@@ -40,6 +40,7 @@ from nlpctl.config.key_use import (
     LABEL_TEXT,
     LABELS,
     MACHINE,
+    MASKING,
     NETWORK,
     NODE,
     OF_COMPRESS,
@@ -799,9 +800,9 @@ class DecodeSection:
 class MaskingSection:
     """The masking of masked language model training."""
 
-    probability: float = key(0.15, ANSWERS, "Share of the text to predict.")
-    whole_words: bool = key(True, ANSWERS, "Hide all pieces of a word together; Chinese words are split by jieba.")
-    dictionary: str | None = key(None, ANSWERS, "File with one word per line that jieba must not split.", path="input")
+    probability: float = key(0.15, MASKING, "Share of the text to predict.")
+    whole_words: bool = key(True, MASKING, "Hide all pieces of a word together; Chinese words are split by jieba.")
+    dictionary: str | None = key(None, MASKING, "File with one word per line that jieba must not split.", path="input")
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ class TaskInfo:
 
     # -- what its scores and mistakes mean --
     falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
+    token_scores: bool = False  # they are of single tokens, and compare no models with other vocabularies
     mistakes: str = later("are answered wrongly")  # what the rows of mistakes.json do
 
     # -- what can be done with it --
@@ -360,6 +361,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     labelled=False,
     by_row=False,
     falling=("perplexity", "loss"),
+    token_scores=True,
     mistakes=later("have hidden tokens that were not predicted"),
     augmentable=True,
     from_scratch=TRANSFORMER,

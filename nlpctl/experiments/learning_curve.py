@@ -21,7 +21,7 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import greater_is_better, scores
+from nlpctl.config.tasks import greater_is_better, scores, task_info
 from nlpctl.config.user_code import require_named
 from nlpctl.data.open_split import has_split
 from nlpctl.data.partition import cut
@@ -66,6 +66,11 @@ def learning_curve(
     split = next((name for name in ("dev", "test") if has_split(recipe.data, name)), None)
     if split is None:
         raise UserError("there is no dev or test data to score on", recipe.where("data.dev"), "set data.dev: FILE")
+    scratch = recipe.model.from_scratch
+    if task_info(recipe.task).token_scores and scratch is not None and scratch.vocabulary is None:
+        message = f"each share would have a vocabulary of its own rows, and no score of {recipe.task} compares these"
+        hint = "give all runs one: @[model.from_scratch.vocabulary=FILE], such as model/vocab.txt of a run on all rows"
+        raise UserError(message, recipe.where("model.from_scratch"), hint)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
     rows = read_rows(recipe)
     sizes = _sizes(shares, len(rows))

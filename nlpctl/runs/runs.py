@@ -16,7 +16,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.hub_names import HF_PREFIX, PYTHON_PREFIX
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import greater_is_better, scores
+from nlpctl.config.tasks import greater_is_better, scores, task_info
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, SLICES, USER_SCORES, checkpoint_step, model_folder_name, real_path
@@ -338,7 +338,9 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             names = (display(record.run.path) for record in (second, first))
             found[split] = later("an older run holds no rows to compare; nlpctl eval {} --against {} does", *names)
         elif not comparable(one, other):
-            found[split] = later("the runs were scored on different rows, or with different labels")
+            tokens = task_info(first.recipe.task).token_scores
+            told = later("the runs were scored on different rows or hidden tokens")
+            found[split] = told if tokens else later("the runs were scored on different rows, or with different labels")
         else:
             # A score of the user's own may be called as one of the task's, which its rows say nothing of.
             own = (*first.own_scores, *second.own_scores)

@@ -32,11 +32,15 @@ EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the r
 
 
 class Guessed(NamedTuple):
-    """The figures of a window's masked tokens: summed cross-entropy in nats, correct guesses, number of tokens."""
+    """The figures of a window's masked tokens: summed cross-entropy in nats, correct guesses, number of tokens.
+
+    `window`: a checksum of the window's ids, on which it depends which of them are masked.
+    """
 
     loss: float
     right: int
     tokens: int
+    window: int
 
 
 class Filled(NamedTuple):
@@ -131,7 +135,10 @@ class MaskedLanguageModel(Task):
             return [Filled(probabilities[i, : len(f.masks)], ids[i, : len(f.masks)]) for i, f in enumerate(features)]
         # Summed in float64: an evaluation adds up millions of losses.
         sums = [output.astype(np.float64).sum(-1) for output in outputs]
-        return [Guessed(float(loss), int(right), int(tokens)) for loss, right, tokens in zip(*sums, strict=True)]
+        return [
+            Guessed(float(loss), int(right), int(tokens), crc32(window.ids.tobytes()))
+            for loss, right, tokens, window in zip(*sums, features, strict=True)
+        ]
 
     def report(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> dict[str, Any]:
         """Loss in nats per hidden token, perplexity e^loss, and the share of hidden tokens guessed right."""
@@ -147,11 +154,12 @@ class MaskedLanguageModel(Task):
         }
 
     def tallies(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> Tallies:
-        sums = np.array([np.sum(windows, axis=0) if windows else (0.0, 0, 0) for windows in predictions])
+        figures = [[window[:3] for window in windows] for windows in predictions]
+        sums = np.array([np.sum(each, axis=0) if each else (0.0, 0, 0) for each in figures])
         names, masking = ("loss", "perplexity", "masked_accuracy"), self.recipe.masking
-        # What is hidden depends on these, and on the vocabulary, which shows in how many tokens of a window it is.
+        # What is hidden depends on these, and on the ids of a window, which another vocabulary changes.
         asked = [
-            (example.text, masking.probability, masking.whole_words, [window.tokens for window in windows])
+            (example.text, masking.probability, masking.whole_words, [window[2:] for window in windows])
             for example, windows in zip(examples, predictions, strict=True)
         ]
         return make_tallies("hidden_words", names, sums, sums[:, 1] == sums[:, 2], asked)

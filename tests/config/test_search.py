@@ -179,6 +179,30 @@ def test_other_training_rows_need_labels(load, tmp_path: Path) -> None:
     assert len(load(f"{labelled}{tried}").search.space["data.train"].points) == 2
 
 
+@pytest.mark.parametrize(
+    ("model", "tried", "refused"),
+    [
+        ("{name_or_path: ernie-3.0-nano-zh}", "model.name_or_path: [ernie-3.0-nano-zh, ernie-3.0-micro-zh]", True),
+        ("{from_scratch: {}}", "model.from_scratch.vocab_size: [100, 200]", True),
+        ("{from_scratch: {}}", "data.train: [[a.txt], [b.txt]]", True),
+        ("{from_scratch: {vocabulary: vocab.txt}}", "data.train: [[a.txt], [b.txt]]", False),
+        ("{from_scratch: {}}", "model.from_scratch.hidden_size: [64, 128]", False),
+    ],
+)
+def test_trials_that_predict_words_have_the_same_tokens(load, tmp_path, model: str, tried: str, refused: bool) -> None:
+    for name in ("a.txt", "b.txt", "vocab.txt"):
+        (tmp_path / name).write_text("a text\n")
+    text = f"task: masked_language_model\nmodel: {model}\ndata: {{train: a.txt}}\nsearch: {{space: {{{tried}}}}}\n"
+    if not refused:
+        assert load(text).search.space
+        return
+    with pytest.raises(UserError, match="trials may have other tokens") as error:
+        load(text)
+    assert len(error.value.problems) == 1
+    other = text.replace("masked_language_model", "sequence_classification")
+    assert load(other.replace("data: {", "data: {labels: [x, y], ")).search.space
+
+
 def test_a_reference_would_not_follow(load) -> None:
     text = f"{HEAD}training: {{run_name: '${{data.max_seq_length}}'}}\n"
     with pytest.raises(UserError, match="is used elsewhere in the recipe"):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.experiments.learning_curve import _metric, fit, learning_curve_result
+from nlpctl.errors import UserError
+from nlpctl.experiments.learning_curve import _metric, fit, learning_curve, learning_curve_result
 
 SIZES = (100, 200, 400, 800, 1600)
 
@@ -66,3 +67,15 @@ def test_a_longer_training_is_foretold():
         truth = 1 - 0.08 - 1.5 * 3200**-0.45 + 0.006 * np.random.default_rng(1000 + seed).normal()
         held += low <= truth <= high
     assert 90 <= held <= 100
+
+
+def test_shares_with_vocabularies_of_their_own_are_refused(tmp_path):
+    """Their scores are of other tokens."""
+    for name in ("train.txt", "dev.txt"):
+        (tmp_path / name).write_text("a text\n" * 100)
+    (tmp_path / "r.yaml").write_text(
+        "task: masked_language_model\nmodel: {from_scratch: {}}\ndata: {train: train.txt, dev: dev.txt}\n"
+    )
+    with pytest.raises(UserError, match="each share would have a vocabulary of its own rows"):
+        learning_curve(load_recipe(tmp_path / "r.yaml"), tmp_path / "curve")
+    assert not (tmp_path / "curve").exists()

@@ -19,6 +19,7 @@ from nlpctl.data.text.vocabulary import build_vocabulary, make_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.masked_lm import NO_TARGET
 from nlpctl.tasks.base import make_task
+from nlpctl.tasks.intervals import comparable
 from nlpctl.tasks.masked_language_model import Filled, Guessed
 
 TEXTS = [
@@ -101,18 +102,42 @@ def test_what_is_hidden_can_be_put_back(task, encoder):
     assert all(not special[row, position] for row, hidden in enumerate(rows_of(shown)) for position in hidden)
 
 
-def test_figures_are_means_over_tokens(task):
+def test_figures_are_means_over_tokens(task, encoder):
     losses, right, counted = [[1.0, 3.0], [5.0, 0.0]], [[1.0, 0.0], [1.0, 0.0]], [[1.0, 1.0], [1.0, 0.0]]
     outputs = tuple(np.array(values, "float32") for values in (losses, right, counted))
-    one, two = task.predictions(outputs, [None, None])
-    assert (one, two) == (Guessed(4.0, 1, 2), Guessed(5.0, 1, 1))
+    windows = [window for text in TEXTS[2:] for window in task.features(CorpusExample(text, False), encoder)][-2:]
+    one, two = task.predictions(outputs, windows)
+    assert (one[:3], two[:3]) == ((4.0, 1, 2), (5.0, 1, 1))
     report = task.report([None, None], [[one], [two]])
     assert report["rows"] == 2 and report["masked_tokens"] == 3
     assert report["loss"] == 3.0 and report["perplexity"] == pytest.approx(math.exp(3.0))
     assert report["masked_accuracy"] == pytest.approx(2 / 3)
     assert set(task_info(task.name).metrics) <= set(report)
     assert task.report([None], [[]])["loss"] == 0.0
-    assert math.isfinite(task.report([None], [[Guessed(9e9, 0, 1)]])["perplexity"])
+    assert math.isfinite(task.report([None], [[Guessed(9e9, 0, 1, 7)]])["perplexity"])
+
+
+def test_models_that_predict_other_tokens_are_not_compared(folder, encoder):
+    """The same texts in other pieces, or with more of them hidden."""
+
+    def tallies(encoder, probability=0.3, room=24):
+        recipe = load_recipe(folder / "recipe.yaml", purpose="apply")
+        masking = dataclasses.replace(recipe.masking, probability=probability)
+        data = dataclasses.replace(recipe.data, max_seq_length=room)
+        task = make_task(dataclasses.replace(recipe, masking=masking, data=data), LabelSet(()))
+        examples = [CorpusExample(text, False) for text in TEXTS]
+        predictions = []
+        for example in examples:
+            windows = task.features(example, encoder)
+            counted = task.apply_mask(task.collator(encoder, labelled=True)(windows), None)["targets"] != NO_TARGET
+            predictions.append(task.predictions((counted * 1.0, counted * 1.0, counted * 1.0), windows))
+        return task.tallies(examples, predictions)
+
+    smaller = build_encoder(make_tokenizer(build_vocabulary(TEXTS, 60, 1, True), "bert", True))
+    assert comparable(tallies(encoder), tallies(encoder))
+    assert not comparable(tallies(encoder), tallies(smaller))
+    assert not comparable(tallies(encoder), tallies(encoder, probability=0.6))
+    assert not comparable(tallies(encoder), tallies(encoder, room=16))
 
 
 def test_answers_index_the_text(task, encoder):

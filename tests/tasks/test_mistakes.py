@@ -86,7 +86,7 @@ def test_answers(make_task_of, monkeypatch):
 
 def test_hidden_words(make_task_of):
     task = make_task_of("masked_language_model")
-    found = task.mistakes([None] * 3, [[Guessed(4.0, 1, 2), Guessed(5.0, 1, 1)], [Guessed(0.1, 2, 2)], []])
+    found = task.mistakes([None] * 3, [[Guessed(4.0, 1, 2, 7), Guessed(5.0, 1, 1, 8)], [Guessed(0.1, 2, 2, 9)], []])
     assert found == [Mistake(0, 3.0, "3 hidden", "2 right, loss 3.00")]
 
 

@@ -80,7 +80,7 @@ def split_of(name, make_task_of, chance):
         return (
             make_task_of(name),
             rows,
-            [[Guessed(2.5 * int(n), int(n) // 2, int(n))] * 2 for n in chance.integers(1, 9, ROWS)],
+            [[Guessed(2.5 * int(n), int(n) // 2, int(n), 7)] * 2 for n in chance.integers(1, 9, ROWS)],
         )
     raise AssertionError(name)
 
