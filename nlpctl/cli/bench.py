@@ -39,7 +39,7 @@ def bench(
     length: Annotated[
         int | None, typer.Option("--length", min=1, help="Make every row this many tokens long.")
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows per round.")] = 256,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows per round; fewer than a batch are repeated.")] = 256,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Timed rounds, after one warm-up round.")] = 5,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")

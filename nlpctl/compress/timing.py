@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from nlpctl import console
@@ -73,9 +73,7 @@ def time_against_reference(process: TimedProcess, reference: TimedProcess, timin
             history.append([sum(batches) for turns in rounds.values() for batches in fastest_batches(turns)])
             if is_settled(history) or time.monotonic() - started > timing.seconds:
                 break
-    assert process.opened is not None
-    features = process.opened.features
-    return tuple(speed_from_rounds(size, turns, features) for size, turns in rounds.items())
+    return tuple(speed_from_rounds(size, turns) for size, turns in rounds.items())
 
 
 def fastest_batches(turns: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
@@ -93,12 +91,12 @@ def is_settled(history: Sequence[Sequence[float]]) -> bool:
     )
 
 
-def speed_from_rounds(size: int, turns: Sequence[tuple[list[float], list[float]]], features: int) -> Speed:
+def speed_from_rounds(size: int, turns: Sequence[tuple[list[float], list[float]]]) -> Speed:
     """The speed at batch size `size`. `turns`: per round the seconds of each batch of the reference, and of the
-    candidate; `features`: the inputs in one pass over all batches."""
+    candidate."""
     reference, candidate = fastest_batches(turns)
     p50 = median(candidate)
-    return Speed(size, features / sum(candidate), 1000 * p50, sum(reference) / sum(candidate), median(reference) / p50)
+    return Speed(size, size / fmean(candidate), 1000 * p50, sum(reference) / sum(candidate), median(reference) / p50)
 
 
 # -- 2. The last round: the best rows in turns with each other. ------------------------------------
@@ -108,12 +106,11 @@ RoundSeconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row
 
 @dataclass(frozen=True)
 class LastRound:
-    """The rounds in which the best rows took turns, each row once in a round. `samples`: the number of timed inputs.
+    """The rounds in which the best rows took turns, each row once in a round.
 
     `failed`: the names of rows that failed, which take part in no further round.
     """
 
-    samples: int
     rounds: tuple[RoundSeconds, ...]
     failed: tuple[str, ...] = ()
 
@@ -146,8 +143,8 @@ class Finalists:
 
 
 def turns_of_a_row(row: CandidateScore, samples: int, rounds: int = MIN_ROUNDS) -> float:
-    """The seconds of a row in so many rounds; `samples`: the number of timed inputs."""
-    passes = sum(max(MIN_PASS, samples / speed.samples_per_second) for speed in row.speeds)
+    """The seconds of a row in so many rounds; `samples`: the number of timed inputs, repeated up to one batch."""
+    passes = sum(max(MIN_PASS, max(samples, each.batch_size) / each.samples_per_second) for each in row.speeds)
     start = STARTUP_SECONDS if row.engine == "onnxruntime" else WITH_PADDLE
     return (start + row.load_seconds) / physical_cores() + (rounds + 1) * passes  # all processes begin at once
 
@@ -195,7 +192,7 @@ def time_last_round(
     A row that fails is left out, with a warning, also when the command is repeated; RunFailed if one of the
     uncompressed network fails.
     """
-    last = stored or LastRound(0, ())
+    last = stored or LastRound(())
     able = replace(finalists, others=tuple(row for row in finalists.others if row.name not in last.failed))
     for group in groups(able, available_mb()):
         done = sum(1 for round in last.rounds if all(row.name in round for row in group))
@@ -252,9 +249,6 @@ def _time_group(
         for row, process in begun:
             if _result_or_left_out(row, finalists, process.open) is not None:
                 processes[row.name] = process
-        first = processes[finalists.uncompressed[0].name].opened
-        assert first is not None
-        last = replace(last, samples=first.features)
         history: list[list[float]] = []
         started = time.monotonic()
         for number in range(MAX_ROUNDS - done + 1):
@@ -316,20 +310,19 @@ class StoredRounds(Stored):
 
     FORMAT: ClassVar[int | None] = 1
 
-    samples: int
     rounds: tuple[RoundSeconds, ...]
     failed: tuple[str, ...] = ()
 
 
 def write_last_round(file: Path, key: str, last: LastRound) -> None:
     """Store the rounds so far. `key` identifies the rows and how they are timed."""
-    StoredRounds(key, last.samples, last.rounds, last.failed).save(file)
+    StoredRounds(key, last.rounds, last.failed).save(file)
 
 
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
     stored = stored_under(key, StoredRounds, file)
-    return None if stored is None else LastRound(stored.samples, stored.rounds, stored.failed)
+    return None if stored is None else LastRound(stored.rounds, stored.failed)
 
 
 # -- 3. All speeds on one scale. -------------------------------------------------------------------
@@ -405,8 +398,10 @@ def _costs(
     there, of another by the ratio that it had in its own rounds."""
     speed = reference.speed(size)
     start = _Cost(1 / speed.samples_per_second, speed.p50_ms)
-    if last is not None and (fastest := last.fastest(reference.name, size)):
-        start = _Cost(sum(fastest) / last.samples, 1000 * median(fastest))
+    fastest = [] if last is None else last.fastest(reference.name, size)
+    samples = size * len(fastest)
+    if fastest:
+        start = _Cost(sum(fastest) / samples, 1000 * median(fastest))
     costs = {}
     for row in rows:
         costs[row.name] = _Cost(start.per_sample / row.speed(size).times, start.p50_ms / row.speed(size).p50_times)
@@ -415,7 +410,7 @@ def _costs(
             # The median batch as a share of all batches, and not its own time: the fastest batches may be of other
             # rounds than the ratio, and would tell another speed under load.
             share = median(fastest) / sum(fastest)
-            costs[row.name] = _Cost(per_sample, 1000 * share * per_sample * last.samples)
+            costs[row.name] = _Cost(per_sample, 1000 * share * per_sample * samples)
     return costs
 
 

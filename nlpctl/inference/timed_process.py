@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import cycle, islice
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,18 +60,17 @@ class TimedModel:
 @dataclass(frozen=True)
 class LoadReport:
     """What a process reports about its candidate. `load_seconds`: from the folder to the first answer, without
-    importing Paddle; `features`: number of encoded inputs, more than the rows if long rows are cut into windows;
-    `origin`: source of the rows."""
+    importing Paddle; `origin`: source of the rows."""
 
     load_seconds: float
     rows: int
-    features: int
     origin: str
 
 
 @dataclass(frozen=True)
 class TimedRows:
-    """The rows to time with: of `file`, or of the run, or synthetic; with `length`, all of that many tokens."""
+    """The rows to time with: of `file`, or of the run, or synthetic; with `length`, all of that many tokens. Some are
+    repeated, so that all batches are full: a batch of a few rows would pass for one of many."""
 
     file: Path | None
     rows: int
@@ -106,7 +106,7 @@ class TimedProcess:
         return self.ask(Subject.seconds, batch_size, at_least)
 
     def text_seconds(self, batch_size: int) -> float:
-        """Seconds for all rows, from text to answers."""
+        """Seconds for all rows, repeated up to one batch, from text to answers."""
         return self.ask(Subject.text_seconds, batch_size)
 
     def peak_mb(self) -> float:
@@ -156,8 +156,9 @@ class Subject:
         return timed(self.pipeline.run, self.batches[batch_size], at_least)
 
     def text_seconds(self, batch_size: int) -> float:
+        examples = list(islice(cycle(self.examples), max(batch_size, len(self.examples))))
         started = time.perf_counter()
-        for _ in self.pipeline.stream([list(self.examples)], batch_size, self.answered):
+        for _ in self.pipeline.stream([examples], batch_size, self.answered):
             pass
         return time.perf_counter() - started
 
@@ -241,16 +242,22 @@ def _open(candidate: TimedModel, texts: TimedRows, batch_sizes: tuple[int, ...])
     readers = task_rows(recipe.task, recipe.data)
     sample = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.masks_inputs)
     pipeline = prediction_pipeline(task, encoder, model.predictor)
-    batches = {size: list(pipeline.batches(sample.examples, size)) for size in batch_sizes}
+    batches = {size: [full(batch, size) for batch in pipeline.batches(sample.examples, size)] for size in batch_sizes}
     if texts.length is not None:
         batches = {size: [resized(batch, texts.length, encoder) for batch in batches[size]] for size in batch_sizes}
     started = time.perf_counter()
     # A first batch, of the shortest rows, belongs to loading: engines prepare their kernels with it.
     pipeline.run(batches[batch_sizes[0]][-1])
     loaded += time.perf_counter() - started
-    features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    opened = LoadReport(loaded, len(sample.examples), features, sample.origin)
+    opened = LoadReport(loaded, len(sample.examples), sample.origin)
     return Subject(recipe, model, pipeline, sample.examples, batches, opened)
+
+
+def full(batch: Batch, size: int) -> Batch:
+    """The batch with its rows repeated in turn until there are `size`."""
+    import numpy as np
+
+    return {name: np.resize(array, (size, *array.shape[1:])) for name, array in batch.items()}
 
 
 def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -237,8 +237,8 @@ class _Running:
         opened, choice = self.opened, self.subject.candidate.choice
         speeds = []
         for size in plan.batch_sizes:
-            text = opened.rows / median(self.text[size]) if size in self.text else None
-            speeds.append(Speed(size, figures(self.engine[size], opened.features), text))
+            text = max(size, opened.rows) / median(self.text[size]) if size in self.text else None
+            speeds.append(Speed(size, figures(self.engine[size], size), text))
         return Timed(
             self.subject.model,
             "dygraph fp32" if choice is None else choice.name,
@@ -251,9 +251,9 @@ class _Running:
         )
 
 
-def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
-    """`rounds`: seconds of every batch, round by round; `rows`: total rows of a round's batches."""
-    speeds = [rows / sum(seconds) for seconds in rounds]
+def figures(rounds: Sequence[Sequence[float]], size: int) -> Figures:
+    """`rounds`: seconds of every batch, round by round; `size`: rows of each batch."""
+    speeds = [size / fmean(seconds) for seconds in rounds]
     latencies = sorted(1000 * second for seconds in rounds for second in seconds)
     return Figures(
         median(speeds),

@@ -18,7 +18,7 @@ from nlpctl.report.language import in_language, later
 
 def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {output_dir: run}\n")
-    timed = Timed("run", "dygraph fp32", 1, 0.5, 200.0, 1.0, (Speed(1, figures([[0.5, 0.5]], 2), None),))
+    timed = Timed("run", "dygraph fp32", 1, 0.5, 200.0, 1.0, (Speed(1, figures([[0.5, 0.5]], 1), None),))
 
     def measure(recipes, plan):
         (tmp_path / "file").write_text("")  # in the place of the page's folder

@@ -60,7 +60,7 @@ def test_a_line_of_the_table(result):
     assert of_all["original"][:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
     assert split["width-0.75+ptq"][-4:] == ["4.20", "1.00", "3.00", "1.40"]  # engine, precision, compression
     assert split["width-0.5+ptq"][-3:] == ["-"] * 3  # nobody ran the fp32 graph of its network
-    assert more["width-0.75+ptq"][2:] == ["-", "400", "47.6", "700", "-", "-"]
+    assert more["width-0.75+ptq"][2:] == ["-", "4", "15.2", "700", "-", "-"]
 
 
 def test_the_answer_comes_first_and_what_else_there_is(result):
@@ -182,7 +182,7 @@ def test_the_latency_of_a_row_is_that_of_its_samples_per_second():
     last = rounds_of(rows, {}, {"original+ptq": 0.5}, {"original+ptq": 0.5}, {"original+ptq": 0.5}, {"original+ptq": 4})
     speed = speeds_of(rows, last).speed(other, 1)
     assert speed.times == pytest.approx(1.0)  # in most rounds; the fastest was eight times as fast
-    assert speed.p50_ms * speed.samples_per_second == pytest.approx(1000 * 100)  # 100 inputs in one batch
+    assert speed.p50_ms * speed.samples_per_second == pytest.approx(1000)
 
 
 def test_how_sure_the_loss_is(result):

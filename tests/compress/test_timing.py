@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 from scored import rounds_of, scored, speeds_of
 
@@ -30,8 +28,6 @@ class Engine:
 
     def __init__(self, seconds: dict[int, list[float]], disturbed: float = 1.0):
         self.times, self.disturbed, self.asked = seconds, disturbed, []
-        self.opened = self
-        self.features = 40
 
     def seconds(self, batch_size: int) -> list[float]:
         self.asked.append(batch_size)
@@ -45,7 +41,7 @@ def test_turns_end_when_nothing_becomes_faster():
     single, many = time_against_reference(candidate, reference, Timing((1, 8)))
     assert (single.times, many.times) == (pytest.approx(2.0), pytest.approx(5.0))
     assert candidate.asked == reference.asked == [1, 8] * 4
-    assert many.samples_per_second == pytest.approx(400)
+    assert many.samples_per_second == pytest.approx(80)
 
 
 def test_the_reference_beside_itself_is_timed_once():
@@ -63,9 +59,9 @@ def test_a_slow_candidate_has_no_more_rounds_than_there_is_time_for():
 def test_of_every_batch_the_fastest_round_counts():
     """Two batches, two rounds; in each round one of the two was held up by something else."""
     turns = [([0.4, 0.9], [0.1, 0.7]), ([0.8, 0.4], [0.3, 0.1])]
-    speed = speed_from_rounds(32, turns, features=40)
+    speed = speed_from_rounds(32, turns)
     assert (speed.times, speed.p50_times) == (pytest.approx(4.0), pytest.approx(4.0))
-    assert speed.samples_per_second == pytest.approx(40 / 0.2) and speed.p50_ms == pytest.approx(100)
+    assert speed.samples_per_second == pytest.approx(64 / 0.2) and speed.p50_ms == pytest.approx(100)
 
 
 def test_rounds_go_on_while_something_becomes_faster():
@@ -89,7 +85,6 @@ class Process:
 
     def __init__(self, name: str, asked: list[str], passes: float):
         self.name, self.asked, self.left = name, asked, passes
-        self.opened = SimpleNamespace(features=128)
 
     def __enter__(self):
         return self
@@ -98,7 +93,7 @@ class Process:
         return None
 
     def open(self):
-        return self.opened
+        return True
 
     def seconds(self, size: int, at_least: float) -> list[float]:
         assert at_least == timing.MIN_PASS
@@ -129,7 +124,7 @@ def played(tmp_path, monkeypatch):
 
 def test_every_row_has_its_turn_in_every_round(played):
     last, asked = played()
-    assert len(last.rounds) == MIN_ROUNDS and is_complete(FINALISTS, last) and last.samples == 128
+    assert len(last.rounds) == MIN_ROUNDS and is_complete(FINALISTS, last)
     assert all(set(round) == {row.name for row in FINALISTS.rows} for round in last.rounds)
     assert asked[:4] == [row.name for row in FINALISTS.rows]
     second = asked[8:12]  # by turns forwards and backwards
@@ -229,7 +224,7 @@ def test_the_last_round_puts_all_rows_on_one_scale():
     speeds = speeds_of([*rows, STUDENT], last)
     speed = speeds.speed(DYNAMIC, 32)
     assert (speed.times, speed.low, speed.high) == pytest.approx((1.0, 0.9, 1.0)) and speeds.rounds == 3
-    assert speed.samples_per_second == pytest.approx(1000) and speed.p50_ms == pytest.approx(1000 * 100 / 1000)
+    assert speed.samples_per_second == pytest.approx(1000) and speed.p50_ms == pytest.approx(1000 * 32 / 1000)
     found = [speeds.speed(row, 32) for row in (*rows, STUDENT)]
     assert [speed.samples_per_second / speed.times for speed in found] == pytest.approx([1000] * 4)  # the columns agree
     assert speeds.speed(STUDENT, 32).whole == pytest.approx(2.2) and speeds.speed(STUDENT, 32).low is None

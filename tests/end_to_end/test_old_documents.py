@@ -89,10 +89,12 @@ def test_each_is_read_and_written_again_as_it_was(folders, tmp_path):
         again = tmp_path / "again.json"
         document.save(again)
         written = json.loads(again.read_text(encoding="utf-8"))
+        if kind is StoredRounds:
+            del before["samples"]  # which only that version needed
         if kind is StoredRow:
             assert written["found"].pop("embedding_mb") is None  # of which that version knew nothing
         assert written == before, file
         # PaddleNLP sorts the entries of its own document.
-        assert kind in (SavedTrainerState, StoredRow) or again.read_bytes() == file.read_bytes(), file
+        assert kind in (SavedTrainerState, StoredRow, StoredRounds) or again.read_bytes() == file.read_bytes(), file
     every = {*BY_NAME.values(), *(kind for kinds in BY_ENTRY.values() for kind in kinds.values())}
     assert seen.keys() == every | {PartialNote, PartNote, StoredRow}

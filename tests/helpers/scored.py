@@ -39,15 +39,15 @@ def speeds_of(rows: Sequence[CandidateScore], last: LastRound | None = None) -> 
 
 
 def rounds_of(rows: Sequence[CandidateScore], *factors: dict[str, float]) -> LastRound:
-    """A last round of 100 inputs, in one batch: each row as fast as it was before, times its factor in a round."""
+    """A last round of one batch: each row as fast as it was before, times its factor in a round."""
     rounds = [
         {
             row.name: {
-                speed.batch_size: [100 / speed.samples_per_second / factor.get(row.candidate, 1.0)]
+                speed.batch_size: [speed.batch_size / speed.samples_per_second / factor.get(row.candidate, 1.0)]
                 for speed in row.speeds
             }
             for row in rows
         }
         for factor in factors
     ]
-    return LastRound(100, tuple(rounds))
+    return LastRound(tuple(rounds))

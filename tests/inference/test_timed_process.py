@@ -8,10 +8,12 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from made_runs import make_run
 
 from nlpctl.inference import timed_process
-from nlpctl.inference.timed_process import TimedProcess, peak_mb, timed
+from nlpctl.inference.timed_process import TimedModel, TimedProcess, TimedRows, full, peak_mb, timed
 from nlpctl.runtime.worker import listen_for_interrupts
 
 
@@ -26,6 +28,22 @@ def test_short_passes_are_repeated_and_averaged(monkeypatch):
     monkeypatch.setattr(timed_process, "time", SimpleNamespace(perf_counter=lambda: sum(clock)))
     assert timed(lambda _: clock.append(next(taken)), ["a", "b"], at_least=4.0) == [2.0, 4.0]
     assert next(taken, None) is None
+
+
+def test_all_timed_batches_are_full(tmp_path):
+    """The speed of 10 rows in one batch would stand under "batches of 256"."""
+    recipe = make_run(tmp_path, "sequence_classification")
+    model = TimedModel("run", str(recipe.run_dir), recipe, None)
+    subject = timed_process._open(model, TimedRows(None, 10, None), (8, 32))
+    rows = {size: [len(batch["input_ids"]) for batch in batches] for size, batches in subject.batches.items()}
+    assert rows == {8: [8, 8], 32: [32]} and subject.report.rows == 10
+    assert len(subject.seconds(8, 0.0)) == 2 and subject.text_seconds(32) > 0
+
+
+def test_a_batch_is_filled_with_its_rows_in_turn():
+    batch = full({"input_ids": np.array([[1, 2], [3, 4]]), "pairs": np.array([[[5]], [[6]]])}, 5)
+    assert batch["input_ids"].tolist() == [[1, 2], [3, 4], [1, 2], [3, 4], [1, 2]]
+    assert batch["pairs"].tolist() == [[[5]], [[6]], [[5]], [[6]], [[5]]]
 
 
 def test_the_peak_of_a_process_is_not_that_of_its_parent():
