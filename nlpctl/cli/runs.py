@@ -22,16 +22,15 @@ from nlpctl.names import did_you_mean
 from nlpctl.report.language import say, say_counted, say_each, say_names
 from nlpctl.report.model import MB, Number, Table, format_moment
 from nlpctl.report.score_tables import format_ece
-from nlpctl.report.text import show_table, watch_table
+from nlpctl.report.text import fitted, show_table, watch_table
 
 if TYPE_CHECKING:
     from nlpctl.runs.live_runs import LiveRun
-    from nlpctl.runs.runs import Difference, RunRecord
+    from nlpctl.runs.runs import RunRecord
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
 WATCH_SECONDS = 2.0
-WIDTH = 60  # characters of a value in a table
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 app = typer.Typer(
@@ -156,7 +155,7 @@ def diff(
     """
     if len(runs) < 2:
         raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
-    from nlpctl.runs.comparison import changed_rows, comparison_table
+    from nlpctl.runs.comparison import changed_rows, comparison_table, differences_table
     from nlpctl.runs.run_files import warn_of_damage
     from nlpctl.runs.runs import differences, open_run, paired
 
@@ -176,7 +175,8 @@ def diff(
         return
     for group, listed in groups.items():
         if listed:
-            show_table(_differences_table(group, listed, _short_names(runs)))
+            table = differences_table(group, listed, _short_names(runs))
+            show_table(fitted(table, texts=range(1, len(table.columns))))
             console.result("")
     for split, each in pairs.items():
         if isinstance(each, str):  # why the scores of this split cannot be paired
@@ -335,29 +335,6 @@ def _row(record: RunRecord, folder: Path) -> list[Any]:
         record.score("dev", metric),
         record.score("test", metric),
     ]
-
-
-def _differences_table(group: str, listed: list[Difference], names: list[str]) -> Table:
-    """A row for everything of one group that differs, a column for each run; of two runs, also the change of scores."""
-    rows = [[each.name, *(_cell(value, group) for value in each.values)] for each in listed]
-    if group != "scores" or len(names) != 2:
-        return Table([say(group), *names], rows)
-    for row, each in zip(rows, listed, strict=True):
-        first, second = each.values
-        row.append(None if None in each.values else f"{second - first:+.4f}")
-    return Table([say(group), *names, say("change")], rows)
-
-
-def _cell(value: Any, group: str) -> Any:
-    """`value` as a cell of at most WIDTH characters; data are named by their SHA-256."""
-    if group == "data":
-        return value and f"sha256 {value[:12]}"
-    if isinstance(value, float) and group != "scores":
-        return f"{value:.12g}"  # as it was set: 20 epochs, a rate of 0.00005
-    if isinstance(value, float) or value is None:
-        return value if value is None or abs(value) >= 1e-3 else f"{value:g}"
-    text = str(value)
-    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
 
 
 def _short_names(runs: list[Path]) -> list[str]:

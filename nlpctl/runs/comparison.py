@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.report.language import say
-from nlpctl.report.model import Table
+from nlpctl.report.model import Number, Table
 from nlpctl.spelling import option
 from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.slices import LABEL, LEAST_ROWS, LENGTH, MOST, Slice
 
 if TYPE_CHECKING:
+    from nlpctl.runs.runs import Difference
     from nlpctl.tasks.coverage import Target
     from nlpctl.tasks.intervals import Interval, Paired
 
@@ -25,6 +27,31 @@ def comparison_table(split: str, names: Sequence[str], paired: Paired) -> Table:
         rows.append([score, each.first, each.second, f"{each.difference:+.4f}", ends, _p(each.p)])
     columns = [say("score"), *names, say("difference"), say("95 % interval"), "p"]
     return Table(columns, rows, say("{}, the same {:,} rows", split, paired.rows))
+
+
+def differences_table(group: str, listed: Sequence[Difference], names: Sequence[str]) -> Table:
+    """A row for everything of one group that differs, a column for each run; of two runs, also the change of scores."""
+    rows = [[each.name, *(_cell(value, group) for value in each.values)] for each in listed]
+    if group != "scores" or len(names) != 2:
+        return Table([say(group), *names], rows)
+    for row, each in zip(rows, listed, strict=True):
+        first, second = each.values
+        row.append(None if None in each.values else Number(f"{second - first:+.4f}"))
+    return Table([say(group), *names, say("change")], rows)
+
+
+def _cell(value: Any, group: str) -> str | None:
+    """Data are named by their SHA-256."""
+    if group == "data":
+        return value and f"sha256 {value[:12]}"
+    if isinstance(value, float) and group != "scores":
+        return Number(f"{value:.12g}")  # as it was set: 20 epochs, a rate of 0.00005
+    if isinstance(value, float):
+        return Number(f"{value:.4f}" if abs(value) >= 1e-3 else f"{value:g}")
+    if value is None or isinstance(value, str):
+        return value
+    text = json.dumps(value, ensure_ascii=False)
+    return Number(text) if type(value) is int else text
 
 
 def _p(p: float) -> str:

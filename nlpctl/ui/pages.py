@@ -13,7 +13,7 @@ from nlpctl.report.html import Html, as_it_is, element, joined
 from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.model import Code, Part, Report, Section, Table, format_moment
 from nlpctl.report.page import draw, html_page
-from nlpctl.runs.comparison import changed_rows, comparison_table
+from nlpctl.runs.comparison import changed_rows, comparison_table, differences_table
 from nlpctl.runs.runs import Difference, RunRecord, UnreadableRun
 
 if TYPE_CHECKING:
@@ -76,8 +76,8 @@ def compare_page(
     """What differs between runs, as `nlpctl runs diff` tells it."""
     sections = [Section(say("Compared row by row"), list(_pairs(names, pairs)))]
     for group, listed in differences.items():
-        rows = [[each.name, *(_cell(value) for value in each.values)] for each in listed]
-        sections.append(Section(say(group.capitalize()), [Table([say(group), *names], rows)] if rows else []))
+        table = [differences_table(group, listed, names)] if listed else []
+        sections.append(Section(say(group.capitalize()), table))
     links = joined(element("a", say("all runs"), href="/"), *(_link(name) for name in names), between=", ")
     return html_page(Report(say("Runs compared"), links, sections))
 
@@ -89,11 +89,6 @@ def _pairs(names: Sequence[str], pairs: Mapping[str, Paired | str]) -> Iterator[
             continue
         yield comparison_table(split, names, each)
         yield changed_rows(each)
-
-
-def _cell(value: Any) -> Any:
-    """A value of any kind for a table; what is missing is empty."""
-    return value if value is None or isinstance(value, int | float | str) else json.dumps(value, ensure_ascii=False)
 
 
 def problem_page(message: str) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nlpctl.runs.runs import open_run, paired
+from nlpctl.runs.runs import differences, open_run, paired
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.tallies import class_columns, make_tallies, save_tallies
+from nlpctl.ui.pages import compare_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -161,6 +162,17 @@ def test_diff_tells_what_is_not_finished_and_values_as_they_were_set(nlpctl, mad
     assert f"{two.path}: running, so there are no scores yet." in out and f"{one.path}:" not in out
     found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)["result"]
     assert found["states"] == {str(one.path): "finished", str(two.path): "running"}
+
+
+def test_a_page_tells_what_differs_as_the_command_does(nlpctl, made):
+    """A rate of 0.00005 is not 0.0000 there, nor is a seed 1,234."""
+    one, two = made("one", dev=0.75), made("two", "training.learning_rate=3e-05", "training.seed=1234", dev=0.875)
+    found = differences([open_run(run.path) for run in (one, two)])
+    page = compare_page(["one", "two"], found, {})
+    lines = (re.findall("<td[^>]*>([^<]*)<", line) for line in page.split("<tr>"))
+    rows = {line[0]: line[1:] for line in lines if line}
+    assert rows["training.learning_rate"] == ["5e-05", "3e-05"] and rows["training.seed"] == ["3", "1234"]
+    assert rows["dev.accuracy"] == ["0.7500", "0.8750", "+0.1250"]
 
 
 def test_diff_of_what_is_the_same_and_of_three(nlpctl, made):
