@@ -145,9 +145,6 @@ def predict(
     for flag, given in of_lines.items():
         if given and (embeddings is not None or layer_outputs):
             raise UserError(f"{flag} applies to JSON lines only", where=flag, hint="leave it out")
-    for flag, value, own in (("--engine", engine, "dygraph"), ("--precision", precision, "fp32")):
-        if layer_outputs and value not in (None, "auto", own):
-            raise UserError("layer outputs are computed by dygraph in fp32", where=flag, hint="leave it out")
     if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     if divided:

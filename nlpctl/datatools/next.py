@@ -35,7 +35,7 @@ from nlpctl.datatools.convert import (
     write_records,
 )
 from nlpctl.errors import UserError
-from nlpctl.inference.open_model import find_model
+from nlpctl.inference.open_model import find_network
 from nlpctl.inference.predict import check_bad_row, refuse_output
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -147,7 +147,7 @@ def next_rows(
         raise UserError(f"{pool} rows are too few to choose {count} from", "@[pool]", "give @[count] or more")
     _refuse_task(recipe)
     refuse_kind(recipe, kind)
-    model_source = find_model(recipe)
+    model_source = find_network(recipe)
     if resolve_source(model_source).kind == "export":
         hint = "name the run or the model folder that was exported"
         raise UserError("an export gives answers, but not the vectors of texts", model_source, hint)

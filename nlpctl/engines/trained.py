@@ -59,13 +59,17 @@ class TrainedModel:
         return predictions
 
 
-def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:
-    """The network that `find_trained_model` found, run by dygraph. UserError if it was never trained."""
+def refuse_precision(recipe: Recipe, setup: ProcessSetup) -> None:
+    """UserError if the network is to answer in another precision than its own."""
     if recipe.inference.precision not in ("auto", "fp32"):
         message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
         other = "onnxruntime" if (recipe.inference.precision, setup.device) == ("int8", "cpu") else "paddle"
         hint = f"leave it out, or use @[engine={other}]"
         raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
+
+
+def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:
+    """The network that `find_trained_model` found, run by dygraph in fp32. UserError if it was never trained."""
     model = load_network(recipe, source)
     console.note(f"model {source} on {setup.device}")
     return model

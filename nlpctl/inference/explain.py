@@ -17,9 +17,9 @@ from nlpctl.data.readers.row import BadRow
 from nlpctl.data.text.truncated import warn_of_truncated
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import write_json_atomic, write_text_atomic, writing
+from nlpctl.inference.open_model import find_network
 from nlpctl.inference.predict import check_bad_row, refuse_output
 from nlpctl.layout import JSON_LINES
-from nlpctl.models.find import find_trained_model
 from nlpctl.names import did_you_mean
 from nlpctl.report.html import Html, MarkedPart, element, marked_text
 from nlpctl.report.language import later, say, say_counted, say_each
@@ -114,7 +114,7 @@ def explain(
         message = f"{recipe.task} does not label whole texts"
         hint = f"explain supports {', '.join(task.name for task in known_tasks() if task.explainable)}"
         raise UserError(message, where=recipe.where("task"), hint=hint)
-    model_source = find_trained_model(recipe)
+    model_source = find_network(recipe)
     rows = source.check() if source.rereadable else None
     setup = set_up_process(recipe)
     from nlpctl.engines.trained import open_network

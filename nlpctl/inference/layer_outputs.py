@@ -21,8 +21,8 @@ from nlpctl.data.readers.readers import no_rows
 from nlpctl.data.readers.row import BadRow, is_bad
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
+from nlpctl.inference.open_model import find_network
 from nlpctl.inference.predict import PredictResult, check_bad_row, refuse_output
-from nlpctl.models.find import find_trained_model
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
@@ -61,7 +61,7 @@ def write_layer_outputs(
     UserError: a pattern matches no layer, an output has neither texts nor tokens, the disk is too small, or the file
     cannot be written.
     """
-    model_source = find_trained_model(recipe)
+    model_source = find_network(recipe)
     if output.suffix != ".npz":
         raise UserError("must be a .npz file", where=str(output), hint="@[output=OUTPUTS.npz]")
     refuse_output(output, overwrite)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.config.checks import keys_of_other_tasks
-from nlpctl.config.keys import is_of_training
+from nlpctl.config.keys import all_keys, is_of_training
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.config.schema import Recipe, RuntimeSection, value_of
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 from nlpctl.export.export import temporary_export
@@ -55,6 +55,20 @@ def warn_of_unused_flags(recipe: Recipe, sections: tuple[str, ...] = ()) -> None
                 warn_once(f"{recipe.origins[dotted]} has no effect: a trained model of {recipe.task} does not read it")
             elif dotted.partition(".")[0] in sections:
                 warn_once(f"{recipe.origins[dotted]} has no effect: this command does not read it")
+
+
+def find_network(recipe: Recipe) -> str:
+    """`find_model` for a command that asks the network itself, in fp32, of what answers do not tell.
+
+    UserError as there, and if a flag says how answers are to be computed.
+    """
+    source = find_model(recipe)
+    for dotted in recipe.origins:
+        if dotted.startswith("inference.") and recipe.set_by_flag(dotted):
+            if value_of(recipe, dotted) not in (all_keys()[dotted].default, "dygraph", "fp32"):
+                message = "this asks the network itself, which dygraph computes in fp32"
+                raise UserError(message, recipe.where(dotted), "leave it out")
+    return source
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:
@@ -154,13 +168,14 @@ def open_trained_model(
 
 def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, rows: RowCount) -> TrainedModel:
     from nlpctl.engines.choice import check_engine, this_machine
-    from nlpctl.engines.trained import open_export, open_network
+    from nlpctl.engines.trained import open_export, open_network, refuse_precision
 
     refuse_model(recipe, source)
     export = resolve_source(source).export
     if export is not None:
         return open_export(recipe, setup, export, recipe_of(export), batch_size, rows)
     if recipe.inference.engine in ("auto", "dygraph"):
+        refuse_precision(recipe, setup)
         return open_network(recipe, setup, source)
     check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export
     with temporary_export(recipe, setup, source) as folder:

@@ -262,10 +262,11 @@ def full(batch: Batch, size: int) -> Batch:
 
 def _model(candidate: TimedModel, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.engines.choice import open_choice
-    from nlpctl.engines.trained import TrainedModel, open_network
+    from nlpctl.engines.trained import TrainedModel, open_network, refuse_precision
     from nlpctl.tasks.base import task_and_encoder
 
     if candidate.choice is None:
+        refuse_precision(candidate.recipe, setup)
         return open_network(candidate.recipe, setup, candidate.source)
     recipe, folder = candidate.recipe, Path(candidate.source)
     task, encoder = task_and_encoder(folder, recipe)

@@ -16,7 +16,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.inference.open_model import set_up_to_answer
+from nlpctl.inference.open_model import find_model, set_up_to_answer
 from nlpctl.inference.timed_process import (
     LoadReport,
     TimedModel,
@@ -26,7 +26,6 @@ from nlpctl.inference.timed_process import (
     timing_conditions,
 )
 from nlpctl.models.export_folder import read_checked_manifest
-from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import ModelSource, resolve_source, weights_file
 from nlpctl.report.language import later, say, say_each
 from nlpctl.report.model import MB, Figure, Number, Report, Section, Table, format_ms, format_times
@@ -285,7 +284,7 @@ class _Subject:
 
 def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     """Every way to run the model of a recipe, with every number of threads."""
-    source = resolve_source(find_trained_model(recipe))
+    source = resolve_source(find_model(recipe))
     place = source.name if source.folder is None else str(source.folder)
     model = place
     if source.folder is not None and source.folder.is_relative_to(Path.cwd()):
@@ -312,11 +311,10 @@ def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, 
             file: Path | None = _fetched(source.name, recipe)
         else:
             file = weights_file(folder)
-        assert file is not None  # find_trained_model refuses a folder without weights
+        assert file is not None  # find_model refuses a folder without weights
         yield None, [file], None
         return
-    manifest = read_checked_manifest(folder)  # _subjects has compared the files
-    check_export(recipe, manifest)
+    manifest = read_checked_manifest(folder)  # find_model has compared the files and the recipe
     setup = _set_up(recipe, str(folder))
     from nlpctl.engines.choice import doubt, is_chosen, runnable_here
 

@@ -48,6 +48,7 @@ def test_rows_of_one_length(work, exported):
         (("ernie-3.0-tiny-micro-v2-zh", "--set", "task=semantic_indexing"), "cannot be downloaded"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
+        (("base", "--engine", "paddle", "--learning_rate", "3"), "--learning_rate has no effect"),
         (("timed-export", "--set", "data.max_seq_length=99"), "exceed the limit of the export"),
         (("timed-export", "--precision", "int8"), "cannot run the export that way"),
     ],

@@ -125,6 +125,29 @@ def test_objects_on_standard_input_are_not_taken_for_texts(work, base):
     assert [answer["text"] for answer in answers(done.stdout)] == ["{good} food"], done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "base", "asked.txt"),
+        ("predict", "base", "asked.txt", "--layer-outputs", "*", "-o", "asked.npz"),
+        ("data", "next", "base", "asked.txt", "-n", "1"),
+    ],
+)
+def test_what_says_how_answers_are_computed_is_refused_where_the_network_is_asked(work, base, words):
+    (work / "asked.txt").write_text("good\n")
+    for key, value in (("engine", "onnxruntime"), ("precision", "bf16"), ("min_confidence", "0.9")):
+        done = work.nlpctl(*words, "--learning_rate", "3", "--set", f"inference.{key}={value}")
+        assert done.returncode == 2 and "--learning_rate has no effect" in done.stderr, done.stderr
+        assert f"(inference.{key}): this asks the network itself" in done.stderr
+
+
+def test_what_a_recipe_says_of_answers_does_not_keep_it_from_being_explained(work, base):
+    own = "extends: recipe.yaml\ninference: {precision: int8}\ntraining: {output_dir: base}\n"
+    (work / "in_int8.yaml").write_text(own)
+    done = work.nlpctl("explain", "in_int8.yaml", "-", stdin="good\n")
+    assert done.returncode == 0 and done.stdout.startswith("pos"), done.stderr
+
+
 def test_an_output_file_is_not_overwritten_unasked(work, base):
     (work / "kept.txt").write_text("good\n")
     (work / "kept.jsonl").write_text("precious")
