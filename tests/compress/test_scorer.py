@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,15 @@ def candidate(original: Path, folder: Path, *, damage: str | None = None) -> Pat
     return folder
 
 
+def nearly(value: Any) -> Any:
+    """The confidences of a graph differ from those of its network in the last digits, by the processor."""
+    if isinstance(value, dict):
+        return {name: nearly(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [nearly(each) for each in value]
+    return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
+
+
 def no_process(*words):
     raise AssertionError("measured again")
 
@@ -86,7 +96,7 @@ def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
     assert (reference.difference, reference.agreement) == (0.0, 1.0)
     assert [(speed.batch_size, speed.times, speed.p50_times) for speed in reference.speeds] == [(1, 1, 1), (4, 1, 1)]
     expected = evaluate(run, ("dev", "test")).metrics
-    assert reference.report == expected["dev"]
+    assert reference.report == nearly(expected["dev"])
     assert reference.score == expected["dev"]["accuracy"] and reference.dev_rows == 40
     assert (test.rows, test.reference, test.agreement) == (20, expected["test"]["accuracy"], 1.0)
     files = read_manifest(original).graphs[0].files
