@@ -636,7 +636,7 @@ def _vocabularies(recipe: Recipe) -> Iterator[Finding]:
         return
     of_rows = scratch is not None and scratch.vocabulary is None
     for dotted in (*_OF_VOCABULARY, "data.train") if of_rows else _OF_VOCABULARY:
-        if dotted in recipe.search.space:
+        if dotted in recipe.search.space and not _of_a_run(recipe, f"search.space.{dotted}"):
             message = f"search.space.{dotted}: trials may have other tokens, which no score of {recipe.task} compares"
             hint = "leave it out; nlpctl eval compares models whose tokens are the same"
             yield Finding((f"search.space.{dotted}",), message, hint)

@@ -41,7 +41,11 @@ def read_space(node: Node, prefix: str, log: LoadLog, read: ReadValue) -> dict[s
     if not isinstance(node, TableNode):
         raise Mismatch("expected a mapping of keys to what is tried")
     space: dict[str, Axis] = {}
-    nodes = _unfolded(node)
+    # A run that is opened tries nothing any more; an earlier version may have allowed what its recipe says.
+    nodes = {
+        dotted: entry for dotted, entry in _unfolded(node).items()
+        if entry.origin.opened is None or not _not_searchable(dotted)
+    }
     for dotted, entry in nodes.items():
         place = f"{prefix}.{dotted}"
         log.origins[place] = entry.origin
@@ -80,10 +84,7 @@ def _searchable(dotted: str, log: LoadLog) -> Key:
         raise BadAxis(
             "there is no such key", f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
         )
-    inside = [name for name in all_keys() if f"{name}.".startswith(f"{key.dotted}.")]  # several in a section
-    reasons = {use_of(name).not_searchable for name in inside if not all_keys()[name].section}
-    reason = REFUSED.get(dotted) or (reasons.pop() if len(reasons) == 1 else None)
-    if reason is not None:
+    if (reason := _not_searchable(dotted)) is not None:
         raise BadAxis(f"it cannot be tried: {reason}", "leave it out")
     if key.section or key.entry or key.axes or (key.free and key.dotted == dotted):
         raise BadAxis("it is a section, not a value", "name a key inside it")
@@ -91,6 +92,16 @@ def _searchable(dotted: str, log: LoadLog) -> Key:
         message = f"${{{dotted}}} is used elsewhere in the recipe, and a trial changes the key alone"
         raise BadAxis(message, "write the value out there, or try both keys")
     return key
+
+
+def _not_searchable(dotted: str) -> str | None:
+    """Why a key or a section cannot be tried; None: it can, or there is none of the name."""
+    key = find_key(dotted)
+    if key is None:
+        return None
+    inside = [name for name in all_keys() if f"{name}.".startswith(f"{key.dotted}.")]  # several in a section
+    reasons = {use_of(name).not_searchable for name in inside if not all_keys()[name].section}
+    return REFUSED.get(dotted) or (reasons.pop() if len(reasons) == 1 else None)
 
 
 def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue) -> Axis:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Axis
 from nlpctl.config.search_space import grid, grid_size, ordered, trials_wanted
 from nlpctl.errors import UserError
@@ -201,6 +202,16 @@ def test_trials_that_predict_words_have_the_same_tokens(load, tmp_path, model: s
     assert len(error.value.problems) == 1
     other = text.replace("masked_language_model", "sequence_classification")
     assert load(other.replace("data: {", "data: {labels: [x, y], ")).search.space
+
+
+def test_a_run_of_an_earlier_version_may_say_so(tmp_path: Path) -> None:
+    """It tries nothing any more, and is opened as it is."""
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "run" / "recipe.yaml").write_text(
+        "task: masked_language_model\nmodel: {name_or_path: ernie-3.0-nano-zh}\ndata: {train: a.txt}\n"
+        "search: {space: {masking.probability: [0.1, 0.2], model.name_or_path: [a, b]}}\n"
+    )
+    assert list(load_recipe(tmp_path / "run", purpose="apply").search.space) == ["model.name_or_path"]
 
 
 def test_a_reference_would_not_follow(load) -> None:
