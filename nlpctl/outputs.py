@@ -26,7 +26,7 @@ from nlpctl.names import and_more
 READ_AGAIN = "write its content to a file first, and name that"
 ELSEWHERE = "name another file"
 NO_ARRAYS = ("arrays are not written sequentially", ELSEWHERE)  # for refuse_stream
-_SIGNATURE = re.compile(r"\n(?:<!-- |# )nlpctl \S+, sha256 ([0-9a-f]{16})(?: -->)?\n\Z")
+_SIGNATURE = re.compile(r"\n<!-- nlpctl \S+, sha256 ([0-9a-f]{16}) -->\n\Z")
 _UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
 
 
@@ -189,25 +189,19 @@ def refuse_foreign(folder: Path, own: Collection[str]) -> None:
 
     A model card as nlpctl wrote it is its own, too.
     """
-    foreign = foreign_files(folder, own)
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own and not _is_card(path))
     if foreign:
         message = f"is not replaced: it also holds what nlpctl did not write there ({and_more(foreign)})"
         raise UserError(message, where=str(folder), hint=f"move {foreign[0]} away, or name another folder")
 
 
-def foreign_files(folder: Path, own: Collection[str]) -> list[str]:
-    """The names in `folder` that are not of `own`, nor a model card as nlpctl wrote it."""
-    return sorted(path.name for path in folder.iterdir() if path.name not in own and not _is_card(path))
-
-
-def signed(text: str, comment: str = "<!-- {} -->") -> str:
-    """The text with a last line, a comment of Markdown or another language, by which `is_signed` knows it again."""
-    line = comment.format(f"nlpctl {nlpctl.__version__}, sha256 {_digest(text)}")
-    return f"{text}\n{line}\n"
+def signed(text: str) -> str:
+    """Markdown with a last line by which `is_signed` knows it again."""
+    return f"{text}\n<!-- nlpctl {nlpctl.__version__}, sha256 {_digest(text)} -->\n"
 
 
 def is_signed(file: Path) -> bool:
-    """Whether nlpctl wrote this file, and nobody has changed it since."""
+    """Whether nlpctl wrote this Markdown, and nobody has changed it since."""
     try:
         text = file.read_text(encoding="utf-8") if file.is_file() else ""
     except (OSError, ValueError):

@@ -303,14 +303,24 @@ def _stay_alone(words: list[str]) -> None:
     would go by it."""
     if not any(name.startswith("PADDLE_") for name in os.environ):
         return
-    from nlpctl.runtime.ranks import WORLD_SIZE, forget_launchers, is_of_launcher  # not for --help
+    from nlpctl.runtime.ranks import (  # not for --help
+        CARD_OF_RANK,
+        WORLD_SIZE,
+        forget_launchers,
+        is_of_launcher,
+        world_size,
+    )
 
     if not is_of_launcher() or any(word.split("=")[0] == "--nnodes" for word in words[: _end_of_flags(words)]):
         return
-    several = os.environ.get(WORLD_SIZE, "") not in ("", "0", "1")
+    if words[:1] == ["train"] and world_size() > 1:
+        message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
+        hint = f"--nnodes auto lets them train together; to train alone: unset {WORLD_SIZE}"
+        raise UserError(message, WORLD_SIZE, hint)
+    card = os.environ.get(CARD_OF_RANK)
     forget_launchers()
-    if several and words[:1] == ["train"]:
-        console.warn(f"{WORLD_SIZE} counts several processes, and this one trains alone: --nnodes auto joins them")
+    if card is not None:  # no number of a process
+        os.environ[CARD_OF_RANK] = card
 
 
 # -- how errors are shown --------------------------------------------------------------------

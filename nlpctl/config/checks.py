@@ -568,7 +568,32 @@ def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "preprocess_logits_for_metrics prepares for compute_metrics, which is not set", "set both")
 
 
-USER_CODE_CHECKS: tuple[Check, ...] = (_user_optimizer, _user_loss, _lonely_preprocessing)
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
+
+
+def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
+    yield from _wrong_names(recipe, (key for key in CODE_KEYS if not key.startswith("training.")))
+
+
+def _form_of_training_code(recipe: Recipe) -> Iterator[Finding]:
+    yield from _wrong_names(recipe, (key for key in CODE_KEYS if key.startswith("training.")))
+
+
+def _wrong_names(recipe: Recipe, keys: Iterable[str]) -> Iterator[Finding]:
+    """What an opened folder names is refused where it would be imported, and a command may not need it."""
+    for key in keys:
+        for name in () if _of_a_run(recipe, key) else names_of(recipe, key):
+            if not _FUNCTION.fullmatch(name):
+                message = f"{key} {name!r} is not of the form package.module:function"
+                yield Finding((key,), message, f"for example my_project.parts:my_{key.rpartition('.')[2]}")
+
+
+USER_CODE_CHECKS: tuple[Check, ...] = (
+    _form_of_training_code,
+    _user_optimizer,
+    _user_loss,
+    _lonely_preprocessing,
+)
 
 
 # -- checks of section search that need the rest of the recipe -------------------------------------
@@ -992,18 +1017,6 @@ def _ranges(recipe: Recipe) -> Iterator[Finding]:
         for each in values:
             if each is not None and each not in allowed:
                 yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
-
-
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")  # package.module:function
-
-
-def _form_of_user_code(recipe: Recipe) -> Iterator[Finding]:
-    """What an opened folder names is refused where it would be imported, and a command may not need it."""
-    for key in CODE_KEYS:
-        for name in () if _of_a_run(recipe, key) else names_of(recipe, key):
-            if not _FUNCTION.fullmatch(name):
-                message = f"{key} {name!r} is not of the form package.module:function"
-                yield Finding((key,), message, f"for example my_project.parts:my_{key.rpartition('.')[2]}")
 
 
 def _no_pipes(recipe: Recipe) -> Iterator[Finding]:

@@ -89,7 +89,7 @@ class _Target:
         """Note one more file or folder. UserError: one too many."""
         self._files_left -= 1
         if self._files_left < 0:
-            raise self.refuse(name, f"is one file too many: {MOST_FILES} are allowed")
+            raise self.refuse(name, f"is one file or folder too many: {MOST_FILES} are allowed")
 
     def add(self, name: str, size: int, content: IO[bytes]) -> None:
         """Copy one file; `size` is what the archive claims, and it never becomes more."""

@@ -182,8 +182,8 @@ def _without_strange_calibration(conversion: Conversion, request: ConversionRequ
             return conversion
     description = dataclasses.replace(target.description, calibration=None, thresholds=None)
     note = later(
-        "this is another network than {}: its calibration and thresholds are left out, and probabilities are not "
-        "calibrated",
+        "this is not known to be the network of {}: its calibration and thresholds are left out, and probabilities "
+        "are not calibrated",
         target.name,
     )
     return dataclasses.replace(

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.config.schema import SPLITS
 from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.readers.row import BadRow, Row, RowSource
 from nlpctl.data.rows.examples import ExampleReader
@@ -61,12 +60,13 @@ def require_rows(rows: TaskRows, file: Path) -> None:
 def rows_for_int8(
     rows: TaskRows, file: Path | None, tokenizer: Any, count: int | None, *, masked: bool
 ) -> ComparedRows:
-    """Rows for finding out how large activations get: those of the first of train, dev and test that can be read, else
-    those of `file`, else made up. `count` None: all of them."""
+    """Rows for finding out how large activations get: those of train, else of `file`, else of dev, else made up.
+    `count` None: all of them."""
     mask = tokenizer.mask_token if masked else None
     return (
-        _of_splits(rows, SPLITS, mask, count)
+        _of_splits(rows, ("train",), mask, count)
         or _of_file(rows, file, mask, count)
+        or _of_splits(rows, ("dev",), mask, count)
         or _of_vocabulary(rows, tokenizer, mask, count)
     )
 

@@ -207,7 +207,10 @@ def _result(recipe: Recipe, folder: Path, study: Study, metric: str, better: boo
     if len(ranked) > 1:
         first, other = (open_run(folder / TRIALS / each.name) for each in ranked[:2])
         pair = paired(other, first).get("dev")
-        second = pair.scores.get(metric) if pair is not None and not isinstance(pair, str) else None
+        if isinstance(pair, str):
+            console.note(f"the two best trials are not compared row by row: {pair}")
+        elif pair is not None:
+            second = pair.scores.get(metric)
     test = _on_test(recipe, folder, ranked[0])
     importance = study.importance()
     return SweepResult(folder, metric, better, recipe.search, tuple(records), tuple(ranked), importance, second, test)

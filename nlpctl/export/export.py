@@ -20,7 +20,8 @@ from nlpctl.data.rows.task_rows import task_rows
 from nlpctl.data.sample_rows import require_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
-from nlpctl.export.layouts.weights import WEIGHTS, is_weights_folder, refuse_task
+from nlpctl.export.layouts.listing import LISTING, changed_since, is_listed, write_listing
+from nlpctl.export.layouts.weights import WEIGHTS, refuse_task
 from nlpctl.export.request import ELSEWHERE, ROWS, ExportRequest
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
@@ -91,6 +92,7 @@ def export(
             made, manifest = stack.enter_context(existing_or_temporary(recipe, setup, source, request))
             with writing(final, ELSEWHERE):
                 layouts.layout(layout).write_repository(made, manifest, folder, _model_name(recipe, source))
+                write_listing(folder, layout)
         graphs = tuple(graph for graph in manifest.graphs if graph.format in request.formats)
         return ExportResult(final, dataclasses.replace(manifest, graphs=graphs))
 
@@ -120,6 +122,7 @@ def _export_weights(recipe: Recipe, source: str, final: Path, layout: str) -> Ex
         with writing(final, ELSEWHERE):
             network = model.predictor.network
             left_out = write_weights(layout, recipe, model, network, folder, of_model, final.name)
+            write_listing(folder, layout)
     return ExportResult(final, None, left_out)
 
 
@@ -150,11 +153,11 @@ def _check_layout(name: str, recipe: Recipe, source: str, request: ExportRequest
 
 def _refuse_what_it_lacks(export: Path, format: str, recipe: Recipe, request: ExportRequest) -> None:
     """UserError if an export, which is only arranged, was not made as `recipe` and `request` say."""
-    flags = [f"{origin}" for key, origin in recipe.origins.items() if origin.by_flag and not key.startswith("runtime.")]
+    flags = [str(origin) for key, origin in recipe.origins.items() if origin.by_flag and not key.startswith("runtime.")]
     flags += [flag for flag, given in (("@[data]", request.data), ("@[rows]", request.rows != ROWS)) if given]
     if flags:
         message = "an export is arranged as it is, not made or compared again"
-        raise UserError(message, flags[0], "leave it out, or give the run")
+        raise UserError(message, ", ".join(flags), "leave it out, or give the run")
     graphs = [graph for graph in read_checked_manifest(export).graphs if graph.format == format]
     held = {name for graph in graphs for name in (graph.precision, f"{graph.precision}-{graph.method}")}
     missing = [name for name in request.precisions if name not in held and name != "fp32"]  # which is the default
@@ -209,14 +212,17 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
     """UserError if `output` holds the model, is not an export, or exists and must not be replaced."""
-    kind, is_own = "an export", _is_export
-    if layout is not None:
-        kind = f"an export to {layout} with nothing else in it and nothing changed"
-        is_own = is_weights_folder if layout in WEIGHTS else layouts.layout(layout).is_repository
     folder = resolve_source(source).folder
-    refuse_folder(output, overwrite, kind, is_own, () if folder is None else (folder,))
+    reads = () if folder is None else (folder,)
     if layout is None:
+        refuse_folder(output, overwrite, "an export", _is_export, reads)
         refuse_foreign_files(output)
+        return
+    kind = f"an export to {layout} with a list of its files ({LISTING})"
+    refuse_folder(output, overwrite, kind, lambda folder: is_listed(folder, layout), reads)
+    if (changed := changed_since(output)) is not None:
+        hint = "move it away, or name another folder: @[output=FOLDER]"
+        raise UserError(f"is not replaced: {changed} was added or changed since", str(output), hint)
 
 
 def _is_export(folder: Path) -> bool:

@@ -62,9 +62,10 @@ def write_export(
     def int8_batches() -> Iterator[Batch]:
         if not for_int8:
             for_int8.append(rows_for_int8(readers, request.data, tokenizer, INT8_ROWS, masked=task.masks_inputs))
-            if for_int8[0].origin != "train":
-                also = ", which they are compared on, too" if for_int8[0].origin == rows.origin else ""
-                console.warn(f"train cannot be read: graphs in 8 bits are calibrated on {for_int8[0].origin}{also}")
+            if (origin := for_int8[0].origin) != "train":
+                also = ", which they are compared on, too" if origin == rows.origin else ""
+                message = f"no training rows can be read: graphs in 8 bits are calibrated on {origin}{also}"
+                console.warn(f"{message}; @[data.train=FILE] gives some")
         return batches_of(task, encoder, for_int8[0].examples, INT8_BATCH)
 
     # What is read beside the graphs, and the graphs.

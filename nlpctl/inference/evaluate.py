@@ -228,8 +228,8 @@ def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored])
     for split, mine in second.items():
         first, other = theirs[split].tallies, mine.tallies
         if first is None or other is None or not comparable(first, other):
-            message = f"the models do not answer the same rows of {split}"
-            hint = "compare models that read the same columns; of masked words, those with one vocabulary and masking"
+            message = f"the models do not answer the same rows of {split} with the same labels"
+            hint = "compare models that read the same columns; of masked words, with one vocabulary, masking and length"
             raise UserError(message, "@[against]", hint)
         pairs[split] = compare(first, other)
         changed[split] = _changed(split, theirs[split], mine)

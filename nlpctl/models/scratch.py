@@ -119,8 +119,13 @@ def _network_config(scratch: ScratchSection, tokenizer: UnitTokenizer) -> Mappin
         "dropout": scratch.dropout,
         "pad_token_id": tokenizer.pad_token_id,
     }
+    sizes = {
+        "embedding_size": scratch.embedding_size,
+        "num_hidden_layers": scratch.num_hidden_layers,
+        "kernel_sizes": list(scratch.kernel_sizes),
+    }
     read = READ_BY_ARCHITECTURE[scratch.architecture]
-    return values | {name: value for name, value in vars(scratch).items() if name in read and name != "unit"}
+    return values | {name: value for name, value in sizes.items() if name in read}
 
 
 # -- pre-trained word vectors from a text file ------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from nlpctl.layout import (
 )
 from nlpctl.models.hugging_face_hub import snapshot_folder
 from nlpctl.models.huggingface_layout import config_to_paddle
-from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.run_directory import RunDirectory, RunManifest
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
 
@@ -229,10 +229,12 @@ def _run_model(folder: Path) -> Path | None:
     if (folder / MODEL).is_dir():
         return folder / MODEL
     run = RunDirectory(folder)
-    if run.manifest_file.is_file() and run.read_manifest().state == "finished":
-        hint = "make it again with @[overwrite=true]"
+    manifest, checkpoint = RunManifest.load_if_valid(run.manifest_file), run.last_checkpoint()
+    if manifest is not None and manifest.state == "finished":
+        again = "make it again with @[overwrite=true]"
+        hint = again if checkpoint is None else f"name one of its checkpoints, such as {checkpoint}, or {again}"
         raise UserError("this run is finished, but its model was deleted", where=str(folder), hint=hint)
-    if (checkpoint := run.last_checkpoint()) is not None:
+    if checkpoint is not None:
         hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoint}"
     else:
         hint = f"it has no checkpoint: go on with {run.to_go_on()}"

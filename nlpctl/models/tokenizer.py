@@ -70,6 +70,8 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
 def _read(folder: Path, family: Family) -> Any:
     config = read_tokenizer_config(folder)
     name = _class_name(folder, family, config)
+    if not has_library_tokenizer(folder):
+        _check_specials(folder)
     own = _own_reader(folder, name, config)
     if own is not None:
         return own()
@@ -172,6 +174,8 @@ def check_tokenizer(folder: Path) -> None:
     if empty is not None:
         hint = "copy the tokenizer files from where the model came from"
         raise UserError("the vocabulary is empty", where=str(empty), hint=hint)
+    if not has_library_tokenizer(folder):
+        _check_specials(folder)
     own = _reader_by_files(folder)
     if own is not None:
         own()
@@ -189,7 +193,6 @@ def _own_reader(folder: Path, name: str, config: Mapping[str, Any]) -> Callable[
         return partial(_unit_tokenizer, folder, config)
     if has_library_tokenizer(folder):
         return partial(read_library_tokenizer, folder)
-    _check_specials(folder)
     if (folder / VOCABULARY).is_file() and is_plain(name, config):
         return partial(read_word_pieces, folder, name)
     return None

@@ -52,7 +52,8 @@ def _reader(file: Path) -> Callable[[Path], dict[str, np.ndarray]]:
 
 
 def _read_shards(index: Path) -> dict[str, np.ndarray]:
-    """Read every shard that the index names, and check that each parameter is where the index says."""
+    """Read every shard that the index names, with parameters that it does not list. UserError: one is missing, or lies
+    in two of them with different values."""
     weight_map = read_json(index).get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
         raise UserError("has no weight_map", where=str(index), hint=BROKEN_HINT)
@@ -65,12 +66,10 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
         if not shard.is_file():
             raise UserError(f"shard {name} is missing", where=str(index), hint="copy all shards of the weights")
         for parameter, array in _reader(shard)(shard).items():
-            place = weight_map.get(parameter)
-            if place == name:
-                arrays[parameter] = array
-            elif place is not None:
-                reason = f"{parameter} lies in {name}, and the index names {place}"
+            if parameter in arrays and not np.array_equal(arrays[parameter], array):
+                reason = f"{parameter} lies in two shards, with different values; one is {name}"
                 raise UserError(reason, where=str(index), hint=BROKEN_HINT)
+            arrays[parameter] = array
     missing = sorted(set(weight_map) - set(arrays))
     if missing:
         raise UserError(f"its shards lack {missing[0]} and {len(missing) - 1} more", where=str(index), hint=BROKEN_HINT)

@@ -1035,8 +1035,8 @@ CHINESE: Mapping[str, str] = {
     "the names of kind {} do not agree with the network's: they were not used": (
         "{} 类的名称与网络的不一致：没有使用"
     ),
-    "this is another network than {}: its calibration and thresholds are left out, and probabilities are not "
-    "calibrated": "这是与 {} 不同的网络：它的校准和阈值没有采用，概率未经校准",
+    "this is not known to be the network of {}: its calibration and thresholds are left out, and probabilities are not "
+    "calibrated": "不能确定这是 {} 的网络：它的校准和阈值没有采用，概率未经校准",
     "{} characters that the analyser never saw in training are replaced by a known form of them: {} and others "
     "(replacements in tokenizer_config.json)": (
         "分析器训练时没有见过的 {} 个字符换成它认识的形式：{} 等（tokenizer_config.json 中的 replacements）"

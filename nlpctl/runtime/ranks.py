@@ -21,6 +21,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.names import whole_number
 
 RANK, WORLD_SIZE, LOCAL_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM", "PADDLE_LOCAL_SIZE"
+CARD_OF_RANK = "FLAGS_selected_gpus"
 EXCHANGE = "NLPCTL_EXCHANGE"  # a rank's folder for notes, if nlpctl started it
 PORT_TAKEN = "port-taken"  # a note: this rank could not meet the others
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -113,7 +114,7 @@ def device_variables(card: int | None) -> dict[str, str]:
     """The variables of a rank's device. `card`: its number among those that the rank sees; None: it is on CPU."""
     if card is None:
         return {"CUDA_VISIBLE_DEVICES": "", "PADDLE_DISTRI_BACKEND": "gloo"}
-    return {"FLAGS_selected_gpus": str(card)}
+    return {CARD_OF_RANK: str(card)}
 
 
 def exit_note(process: int) -> str:

@@ -1,7 +1,7 @@
 """The first steps of a training, timed: how long all of it takes on this machine, and whether bf16 pays.
 
     prepared = ready_to_train(recipe)    # training/overfit.py
-    timing = time_training(prepared)      # writes a checkpoint into a temporary folder, to time that
+    timing = time_training(prepared)     # writes a checkpoint into a temporary folder, to time that
 """
 
 from __future__ import annotations

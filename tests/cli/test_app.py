@@ -279,7 +279,14 @@ def test_a_process_that_another_launcher_has_numbered_stays_alone() -> None:
 
     assert "quickstart" in run("recipe", "ls").stdout
     done = run("train", "nonesuch.yaml", PADDLE_TRAINER_ID="")
-    assert done.returncode == 2 and "no such recipe" in done.stderr
-    told = "PADDLE_TRAINERS_NUM counts several processes, and this one trains alone: --nnodes auto joins them"
-    assert told in done.stderr
-    assert "joins them" not in run("train", "nonesuch.yaml", "--nnodes", "auto").stderr
+    assert done.returncode == 2 and "nlpctl has not started them" in done.stderr
+    assert "--nnodes auto lets them train together" in done.stderr
+    assert "no such recipe" in run("train", "nonesuch.yaml", PADDLE_TRAINERS_NUM="1").stderr
+    assert "--master: where the processes are to meet" in run("train", "nonesuch.yaml", "--nnodes", "auto").stderr
+
+
+def test_a_process_alone_keeps_the_card_that_a_launcher_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"PADDLE_TRAINER_ID": "1", "PADDLE_TRAINERS_NUM": "2", "FLAGS_selected_gpus": "3"}.items():
+        monkeypatch.setenv(name, value)
+    app._stay_alone(["predict", "a", "b"])
+    assert os.environ["FLAGS_selected_gpus"] == "3" and "PADDLE_TRAINER_ID" not in os.environ

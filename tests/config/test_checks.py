@@ -370,9 +370,11 @@ WHOLE = {
         )
     ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
+    "_form_of_training_code": [
+        (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form")
+    ],
     "_form_of_user_code": [
         (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
-        (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form"),
         (GOOD + "compression: {evaluate: scores.py}", ":4", "compression.evaluate 'scores.py' is not of the form"),
         (GOOD + "distillation: {model: {network: Net}}", ":4", "distillation.model.network 'Net' is not of the form"),
     ],

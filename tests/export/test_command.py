@@ -226,10 +226,6 @@ class FakeLayout:
         shutil.copy(export / "model.onnx", repository / name / "model.onnx")
         (repository / "fake.txt").write_text(manifest.task)
 
-    @staticmethod
-    def is_repository(folder):
-        return (folder / "fake.txt").is_file()
-
 
 def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     monkeypatch.setitem(layouts.LAYOUTS, "fake", "fake")
@@ -251,9 +247,9 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     assert main(["export", str(run / "export"), *arrange]) == 2
     assert main(["export", str(run / "export"), *arrange, "--overwrite"]) == 0
     capsys.readouterr()
-    (tmp_path / "repository" / "fake.txt").unlink()
+    (tmp_path / "repository" / ".nlpctl.json").unlink()
     assert main(["export", str(run / "export"), *arrange, "--overwrite"]) == 2
-    assert "is not an export to fake with nothing else in it" in capsys.readouterr().err
+    assert "is not an export to fake with a list of its files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["export", "--format", "paddle"], ["predict", "--engine", "onnxruntime"]])

@@ -29,7 +29,7 @@ from nlpctl.engines.trained import TrainedModel, load_network
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.export import export
 from nlpctl.export.layouts import hugging_face
-from nlpctl.export.layouts.weights import is_weights_folder
+from nlpctl.export.layouts.listing import changed_since, is_listed
 from nlpctl.export.request import ExportRequest
 from nlpctl.models.add_tokens import add_tokens
 from nlpctl.models.calibration import Calibration, write_calibration
@@ -79,7 +79,7 @@ def test_the_same_bits_come_back(made_run: Callable[..., Recipe], tmp_path: Path
     if task_labels := before.task.labels.names:
         assert list(config["id2label"].values()) == list(task_labels)
     card = (folder / "README.md").read_text()
-    assert layout in card and is_weights_folder(folder)
+    assert layout in card and is_listed(folder, layout) and changed_since(folder) is None
     told = {"token_classification": ', stride=', "multi_label_classification": "truncation=True, top_k=None)",
             "question_answering": "with answers of up to 50 tokens"}  # fmt: skip
     assert told.get(task, "pipeline_tag") in card
@@ -451,7 +451,7 @@ def test_options_that_a_layout_leaves_without_effect(
 def test_what_is_no_export_of_weights_is_not_replaced(classifier: Recipe, tmp_path: Path):
     with (exported(classifier, tmp_path / "further", "transformers") / "model.safetensors").open("ab") as file:
         file.write(b"trained further")
-    with pytest.raises(UserError, match="is not an export to transformers"):
+    with pytest.raises(UserError, match="model.safetensors was added or changed"):
         exported(classifier, tmp_path / "further", "transformers", overwrite=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text("{}")

@@ -17,6 +17,7 @@ from nlpctl.cli.app import main
 from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
+from nlpctl.export.layouts.listing import changed_since, is_listed
 from nlpctl.export.request import ExportRequest
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.find import find_trained_model
@@ -67,7 +68,7 @@ def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
     """Each model as Triton's onnxruntime backend takes it: file, names, types and sizes."""
     request = ExportRequest(("onnx",))
     made = export(classifier, str(exported), request, output=tmp_path / "models", layout="triton").folder
-    models = sorted(path.name for path in made.iterdir())
+    models = sorted(path.name for path in made.iterdir() if path.is_dir())
     assert len(models) == 2 and models[1] == f"{models[0]}_int8_dynamic"
     for name in models:
         config = parsed(schema, (made / name / "config.pbtxt").read_text())
@@ -89,26 +90,22 @@ def test_triton_loads_and_answers(classifier, exported, schema, tmp_path):
         own = made / name / "nlpctl"
         assert json.loads((own / "labels.json").read_text())["labels"] == ["x", "y", "z"]
         assert (own / "vocab.txt").is_file() and not list(own.glob("*.onnx")) and not (own / "export.json").exists()
-    assert triton.is_repository(made)
-
-
-def changed_config(made: Path) -> None:
-    config = next(made.glob("*/config.pbtxt"))
-    config.write_text(config.read_text() + "instance_group [ { count: 2 } ]\n")
+    assert is_listed(made, "triton") and not is_listed(made, "transformers") and changed_since(made) is None
 
 
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("name", "changed"),
     [
-        ("triton", changed_config),
-        ("triton", lambda made: next(made.glob("*/config.pbtxt")).parent.joinpath("2").mkdir()),
-        ("triton", lambda made: made.joinpath("ensemble").mkdir()),
-        ("paddle-serving", lambda made: made.joinpath("serving_server", "notes.txt").touch()),
-        ("transformers", lambda made: made.joinpath("onnx").mkdir()),
-        ("transformers", lambda made: made.joinpath("README.md").write_text("our model\n")),
+        ("triton", "run/config.pbtxt"),
+        ("triton", "run/2/model.onnx"),
+        ("triton", "run/nlpctl/client.py"),
+        ("paddle-serving", "serving_server/serving_server_conf.prototxt"),
+        ("transformers", "onnx/model.onnx"),
+        ("transformers", "README.md"),
+        ("transformers", "tokenizer_config.json"),
     ],
 )
-def test_what_was_added_or_changed_is_not_lost(classifier, tmp_path, name, change):
+def test_what_was_added_or_changed_is_not_lost(classifier, tmp_path, name, changed):
     source, formats = find_trained_model(classifier), ("paddle", "onnx")
 
     def write() -> Path:
@@ -117,8 +114,9 @@ def test_what_was_added_or_changed_is_not_lost(classifier, tmp_path, name, chang
 
     made = write()
     assert write() == made  # as it was written it is replaced
-    change(made)
-    with pytest.raises(UserError, match=f"this is not an export to {name} with nothing else in it"):
+    (made / changed).parent.mkdir(exist_ok=True)
+    (made / changed).write_text("ours")
+    with pytest.raises(UserError, match=f"is not replaced: {changed} was added or changed since"):
         write()
 
 
@@ -164,7 +162,7 @@ def test_paddle_serving_is_fed_and_fetched_by_name(classifier, exported, tmp_pat
     assert [one.name for one in config.fetch_var] == predictor.get_output_names()
     assert [one.alias_name for one in config.fetch_var] == ["logits"]
     assert {one.feed_type for one in config.feed_var} == {0} and {one.fetch_type for one in config.fetch_var} == {1}
-    assert (made / "nlpctl" / "task.json").is_file() and paddle_serving.is_repository(made)
+    assert (made / "nlpctl" / "task.json").is_file()
 
 
 def test_the_serialized_form_is_that_of_paddle_serving_0_9():
@@ -211,10 +209,3 @@ def test_a_label_of_two_lines_would_give_other_classes_its_names(tmp_path):
         triton.write_repository(tmp_path, manifest(graphs=(Graph("onnx", "fp32", ("m.onnx",)),)), tmp_path, "m")
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_what_is_no_repository(name, tmp_path):
-    assert not layout(name).is_repository(tmp_path)
-    (tmp_path / "serving_server").mkdir()
-    assert not layout(name).is_repository(tmp_path)
-    (tmp_path / "serving_server" / "config.pbtxt").touch()  # another's
-    assert not layout(name).is_repository(tmp_path)

@@ -17,11 +17,13 @@ from nlpctl.data.readers.lines import decode
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row, missing_key
 
+_LONGEST = 1000  # characters of a word
 _TAG = r"[A-Za-z][A-Za-z0-9]{0,5}"
 # A bracket before a tag is a word. The group is matched as a whole (Python 3.11 would spell it *+), and a word is
 # bounded, or a line of brackets, or of tags and brackets, would take the square of its length.
 _BRACKETS = r"(?=(?P<brackets>(?:\[(?!/[^/]))*))(?P=brackets)"
-_WORD = re.compile(rf"{_BRACKETS}(?P<word>.{{1,250}}?)(?:\{{[A-Za-z:]+\d?\}})?/(?P<tag>{_TAG})(?:\](?:/?{_TAG})?)*")
+_READING = r"(?:\{[A-Za-z:]+\d?\})?"
+_WORD = re.compile(rf"{_BRACKETS}(?P<word>.{{1,{_LONGEST}}}?){_READING}/(?P<tag>{_TAG})(?:\](?:/?{_TAG})?)*")
 _PARAGRAPH = re.compile(r"\d{8}-\d+-\d+-\d+(/m)?")
 _LOOKED_AT = 5  # lines
 
@@ -38,7 +40,8 @@ def segmented_rows(lines: Iterable[tuple[int, bytes]], source: str, request: Rea
         for word in words:
             match = _WORD.fullmatch(word)
             if match is None:
-                reason = reason or f"no tag: {word!r} is not WORD/TAG"
+                too_long = f", of a word of {_LONGEST} characters at most" if len(word) > _LONGEST else ""
+                reason = reason or f"no tag: {word!r} is not WORD/TAG{too_long}"
                 break
             tokens += match["word"]
             tags += [f"{mark}-{match['tag']}" for mark in "B" + "I" * (len(match["word"]) - 1)]

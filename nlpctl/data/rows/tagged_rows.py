@@ -230,7 +230,6 @@ class TaggedRows(TaskRows):
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}
         return {**words, self.data.columns.text: example.text}
 
-
     def key(self, example: TaggedExample) -> Hashable:
         return example.text, example.bounds.tobytes()
 

@@ -9,8 +9,6 @@ A module of LAYOUTS has
         whether it takes graphs of a precision such as fp32, int8 or int8-dynamic
     write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None
         fill the empty folder `repository` with the model `name`; `export` is a complete export
-    is_repository(folder: Path) -> bool
-        whether it was written by write_repository, and nothing was added or changed, so that it may be replaced
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from nlpctl.layout import EXPORT_MANIFEST, REPORTS, TASK
+from nlpctl.layout import EXPORT_MANIFEST, REPORTS
 from nlpctl.models.export_folder import ExportManifest
 
 OWN = "nlpctl"
@@ -21,8 +21,3 @@ def copy_own_files(export: Path, manifest: ExportManifest, folder: Path) -> None
         of_graph = path.name in graphs or path.suffix in _OF_GRAPHS
         if path.is_file() and not of_graph and path.name not in (EXPORT_MANIFEST, *REPORTS):
             shutil.copyfile(path, target / path.name)
-
-
-def has_own_files(folder: Path) -> bool:
-    """Whether copy_own_files has filled nlpctl/ in `folder`."""
-    return (folder / OWN / TASK).is_file()

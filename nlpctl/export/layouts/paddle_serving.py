@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
+from nlpctl.export.layouts.own_files import copy_own_files
 from nlpctl.formats.messages import Field, as_text, message_types
 from nlpctl.formats.program import read_program
-from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.models.export_folder import ExportManifest, TensorSpec
 
 FORMAT = "paddle"
@@ -63,16 +62,6 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
 def holds(precision: str) -> bool:
     """Paddle Serving would need settings of its own for others."""
     return precision == "fp32"
-
-
-def is_repository(folder: Path) -> bool:
-    """Whether write_repository has filled the folder, and nothing else is in it."""
-    names = {path.name for path in folder.iterdir()}
-    if names != {SERVER, CLIENT, OWN} or not has_own_files(folder):
-        return False
-    files = {place: {path.name for path in (folder / place).iterdir()} for place in (SERVER, CLIENT)}
-    configs = {place: {f"{place}_conf{end}" for end in (".prototxt", ".stream.prototxt")} for place in files}
-    return files[CLIENT] == configs[CLIENT] and files[SERVER] == {*configs[SERVER], *paddle_files(PREFIX)}
 
 
 def general_model_config(manifest: ExportManifest, fetches: tuple[str, ...]) -> Any:

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
+from nlpctl.export.layouts.own_files import copy_own_files
 from nlpctl.formats.messages import Field, as_text, message_types
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.folder import read_labels
-from nlpctl.outputs import is_signed, signed
 
 FORMAT = "onnx"
 CONFIG, LABELS, GRAPH = "config.pbtxt", "labels.txt", "model.onnx"
@@ -70,26 +69,13 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
         config = model_config(manifest, model.name, len(labels))
         if any(output.label_filename for output in config.output):
             (model / LABELS).write_text("".join(f"{label}\n" for label in labels), encoding="utf-8")
-        (model / CONFIG).write_text(signed(as_text(config), "# {}"), encoding="utf-8")
+        (model / CONFIG).write_text(as_text(config), encoding="utf-8")
         copy_own_files(export, manifest, model)
 
 
 def holds(precision: str) -> bool:
     """Each ONNX graph becomes a model of the repository."""
     return True
-
-
-def is_repository(folder: Path) -> bool:
-    """Whether write_repository wrote every model of the repository, and nothing was added or changed by hand."""
-    models = list(folder.iterdir())
-    return bool(models) and all(_is_as_written(model) for model in models)
-
-
-def _is_as_written(model: Path) -> bool:
-    if not (has_own_files(model) and is_signed(model / CONFIG)):
-        return False
-    names, version = {path.name for path in model.iterdir()} - {LABELS}, model / _VERSION
-    return names == {CONFIG, OWN, _VERSION} and [path.name for path in version.iterdir()] == [GRAPH]
 
 
 def model_config(manifest: ExportManifest, name: str, labels: int) -> Any:

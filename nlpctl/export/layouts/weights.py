@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from nlpctl.config.schema import Recipe
-from nlpctl.config.sentence_folder import DENSE, LENGTH, MODULES, NORMALIZE, POOLING, SETTINGS
 from nlpctl.config.tasks import task_info
-from nlpctl.config.weights_mark import read_mark
 from nlpctl.errors import UserError
-from nlpctl.files import json_of
-from nlpctl.layout import CONFIG_FILES
-from nlpctl.models.source import FAST_TOKENIZER
-from nlpctl.outputs import foreign_files
 
 WEIGHTS = TRANSFORMERS, SENTENCES, CROSS_ENCODER = "transformers", "sentence-transformers", "cross-encoder"
 WEIGHTS_FILE = "model.safetensors"
-_OF_TOKENIZER = (FAST_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "vocab.txt", "added_tokens.json")
-_OF_SENTENCES = (MODULES, SETTINGS, LENGTH, POOLING, DENSE, NORMALIZE, f"2{NORMALIZE[1:]}")
-_WRITTEN = (CONFIG_FILES[0], WEIGHTS_FILE, *_OF_TOKENIZER, *_OF_SENTENCES)  # beside the card
-
-
-def is_weights_folder(folder: Path) -> bool:
-    """Whether `write_weights` filled the folder, and nothing was added or changed, so that it may be replaced."""
-    try:
-        mark = read_mark(json_of(folder / CONFIG_FILES[0]))
-        return mark is not None and mark.is_of(folder / WEIGHTS_FILE) and not foreign_files(folder, _WRITTEN)
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def refuse_task(layout: str, recipe: Recipe) -> None:
