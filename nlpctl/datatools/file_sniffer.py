@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -36,7 +36,6 @@ Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
 
 LOOKED_AT = 2000  # rows at the beginning of a file
 _RECORD = "record"  # the one key of the rows that `_Records` makes
-_HEADER_ROWS = 200
 _BEGINNING = 1 << 16  # bytes that tell the format of a file
 _FEW = 20  # different values that make a column of labels, if each comes twice
 _SHARE = 0.1  # of the rows: more different values are no labels
@@ -73,6 +72,8 @@ _TAG = re.compile(r"O|[BIESMLU](-.+)?|.+-[BIESMLU]")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 _IDENTIFIER = re.compile(r"[\w-]*\d[\w-]*", re.ASCII)
 _HEADER_CELL = re.compile(r"[^\W\d][\w .#-]{0,30}")
+# With the signs that people put into names of columns, which short texts hold as well; no name is without a letter.
+_WIDE_HEADER_CELL = re.compile(r"(?=.*[^\W\d])[\w .#()（）[\]【】?？:：/／,，、&%+-]{1,64}")
 
 
 @dataclass(frozen=True)
@@ -176,11 +177,14 @@ def _named(role: str, columns: Iterable[Column]) -> str | None:
     return next((by_name[name] for name in NAMES.get(role, ()) if name in by_name), None)
 
 
-def preview_file(path: Path, like: Preview | None = None, annotation: str | None = "spans") -> Preview:
+def preview_file(
+    path: Path, like: Preview | None = None, annotation: str | None = "spans", named: Set[str] = frozenset()
+) -> Preview:
     """The preview of a file. UserError if it cannot be read, or no row of its beginning can be used.
 
     `like`: the preview of another file of the same data: if both are tables, this one has a header if that one has.
-    `annotation`: that of the TaskRows, if the task is known: spans may count for nothing.
+    `annotation`: that of the TaskRows, if the task is known: spans may count for nothing. `named`: columns that the
+    user has named.
     """
     refuse_pipe(path)  # it could be read only once
     annotated = recognised_format(path, annotation)
@@ -190,7 +194,7 @@ def preview_file(path: Path, like: Preview | None = None, annotation: str | None
     header = True
     columns = INPUT_FORMATS[kind].columns
     if columns == "header":
-        header = like.header if like is not None and like.is_table else _has_header(path, kind)
+        header = like.header if like is not None and like.is_table else _has_header(path, kind, named)
     rows, bad = [], None
     for row in islice(read_rows(path, kind, header, ("text",) if kind == "text" else ()), LOOKED_AT):
         if isinstance(row, Row):
@@ -321,22 +325,27 @@ def _tagged(lines: Sequence[str]) -> bool:
     return len(tags) == len(cells) > 0 and "" in map(str.strip, lines) and all(map(_TAG.fullmatch, tags))
 
 
-def _has_header(path: Path, kind: str) -> bool:
-    """Whether the first line of a table names its columns."""
-    rows = [row for row in islice(read_rows(path, kind, False, ()), _HEADER_ROWS) if isinstance(row, Row)]
+def _has_header(path: Path, kind: str, named: Set[str]) -> bool:
+    """Whether the first line of a table names its columns, which do not occur below: those that the user has `named`,
+    names as in programs, or what may be names where one column holds labels and its first cell is none of them."""
+    rows = [row for row in islice(read_rows(path, kind, False, ()), LOOKED_AT) if isinstance(row, Row)]
     if not rows:
         return True  # reading says what is wrong
     first, others = list(rows[0].values.values()), [list(row.values.values()) for row in rows[1:]]
-    if not all(isinstance(cell, str) and _HEADER_CELL.fullmatch(cell.strip()) for cell in first):
+    if named and named <= set(map(str, first)) and not any(map(str.isdecimal, named)):  # "0": of a table without one
+        return True
+    if not all(isinstance(cell, str) and _WIDE_HEADER_CELL.fullmatch(cell.strip()) for cell in first):
         return kind == "joined" and all(isinstance(cell, list) and len(cell) == 1 for cell in first)
     if len(set(first)) < len(first):
         return False
     others = [row for row in others if row != first]  # a header comes again where files were put together
+    above_labels = False
     for place, cell in enumerate(first):
         below = [row[place] for row in others]
         if len(set(below)) <= max(2, len(below) // 2) and cell in below:
             return False
-    return True
+        above_labels = above_labels or few_values(below)
+    return above_labels or all(_HEADER_CELL.fullmatch(cell.strip()) for cell in first)
 
 
 def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> Column:

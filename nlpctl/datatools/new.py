@@ -106,7 +106,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     Raises UserError, before anything is written, for files that cannot be used, and what makes no recipe.
     """
     files = _files(given, ask)
-    preview = preview_file(files["train"])
+    preview = preview_file(files["train"], named=set(given.columns.values()) - {NONE})
     preview, task, columns, match = _meaning(preview, given, ask)
     previews = {"train": preview} | {
         split: preview_file(files[split], preview, _rows(task).annotation)

@@ -218,6 +218,30 @@ def test_a_label_that_is_a_usual_name_is_no_header(label: str, nlpctl, table) ->
     assert ended.code == 0 and not load_recipe("all.yaml").data.header, ended.err
 
 
+@pytest.mark.parametrize(
+    "names", ["评论（原文）|是否好评？", "评论：|情感(0/1)", "1.评论，内容|2.标签", f"您对我们{'的评论' * 12}？|好/差"]
+)
+def test_names_of_columns_hold_the_signs_of_a_questionnaire(names: str, nlpctl, table) -> None:
+    """And digits at the beginning, and whole questions. Nothing but a column of labels below tells that from a text."""
+    header = names.split("|")
+    table("all.csv", header, [(text, label) for _, text, label in labelled()])
+    ended = nlpctl("new", "all.csv", "--model", "scratch")
+    assert ended.code == 0 and "is bad or good" in ended.err, ended.err
+    data = load_recipe("all.yaml").data
+    assert data.header and [data.columns.text, data.columns.label] == header
+    table("pairs.tsv", None, [(f"房间{number}怎么样？", f"{text}？") for number, text, _ in labelled()])
+    task = ("--task", "semantic_indexing")
+    assert nlpctl("new", "pairs.tsv", "--model", "scratch", *task).code == 0
+    assert not load_recipe("pairs.yaml").data.header
+
+
+def test_what_the_user_names_in_the_first_line_is_a_column(nlpctl, table) -> None:
+    table("odd.tsv", ["您的评论！", "好评；差评"], [(text, label) for _, text, label in labelled()])
+    assert nlpctl("new", "odd.tsv", "--model", "scratch", "--columns", "text=您的评论！").code == 0
+    columns = load_recipe("odd.yaml").data.columns
+    assert (columns.text, columns.label) == ("您的评论！", "好评；差评")
+
+
 def test_the_commands_that_come_next_are_quoted_for_the_shell(nlpctl, table, folder: Path) -> None:
     table("all.tsv", None, [(text, label) for _, text, label in labelled()])
     ended = nlpctl("new", "all.tsv", "-o", "it's $my.yaml", "--model", "scratch")
