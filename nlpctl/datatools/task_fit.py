@@ -15,7 +15,7 @@ from nlpctl.config.tasks import Preset, TaskInfo, load_class
 from nlpctl.data.readers.conll import TAGS, TOKENS
 from nlpctl.data.rows.corpus_rows import CorpusRows
 from nlpctl.data.rows.matching_rows import OPPOSITES, MatchingRows
-from nlpctl.data.rows.multi_label_rows import MultiLabelRows
+from nlpctl.data.rows.multi_label_rows import SEPARATORS, MultiLabelRows
 from nlpctl.data.rows.question_rows import QuestionRows
 from nlpctl.data.rows.retrieval_rows import RetrievalRows
 from nlpctl.data.rows.tag_scheme import OUTSIDE
@@ -27,7 +27,6 @@ from nlpctl.report.language import Later, later
 
 Columns = Mapping[str, str]  # name in data.columns -> name in the file
 
-_SEPARATORS = (",", "|", ";", "，", "、", "；", "\n")  # the first is the default of data.label_separator
 _SEVERAL = 0.05  # share of rows with several labels, at the least
 # Labels of pairs in plain words, in lower case, for recipes that must say which one means a match. No other numbers are
 # here: of 1 and 2, either may be the match.
@@ -165,7 +164,7 @@ def _match_label_lists(preview: Preview, given: Columns) -> Match | None:
     columns = {"text": text, "label": label}
     if not separator:
         return Match(columns, later("{!r} holds texts, {!r} lists of labels", text, label), sure=7)
-    presets = () if separator == "," else (Preset("data.label_separator", separator),)
+    presets = () if separator == SEPARATORS[0] else (Preset("data.label_separator", separator),)
     why = later("{!r} holds texts, {!r} labels with {!r} between them", text, label, separator)
     return Match(columns, why, 6, presets)
 
@@ -178,7 +177,7 @@ def _separator(preview: Preview, name: str) -> str | None:
         return "" if name in preview.questions or few_values(labels, says_label(name)) else None
     if not all(isinstance(value, str) for value in values):
         return None
-    for separator in _SEPARATORS:
+    for separator in SEPARATORS:
         several = sum(separator in value for value in values)
         parts = [part.strip() for value in values for part in value.split(separator)]
         if several > _SEVERAL * len(values) and few_values(parts, says_label(name)):

@@ -379,6 +379,11 @@ CHINESE: Mapping[str, str] = {
     "Labels that may be one: {}. They are learned as different ones.": (
         "可能是同一个的标签：{}。它们会当作不同的标签来学习。"
     ),
+    "Labels that are made of others, with another sign than data.label_separator between them: {}. They are "
+    "learned as labels of their own: write that sign in the file, or split them in data.map.": (
+        "由其他标签连成、中间的符号不是 data.label_separator 的标签：{}。它们会当作单独的标签来学习："
+        "请在文件中改用该分隔符，或在 data.map 中拆开。"
+    ),
     "{} has no example of {}: their scores will be unknown{}.": "{} 中没有 {} 的样本：它们的得分无从得知{}。",
     "{} has no {}: the {:,} of train are copies of {:,}, which a split keeps together.": (
         "{} 中没有{}：train 中的 {:,} 行只是 {:,} 个文本的副本，切分时副本不拆开。"

@@ -482,6 +482,14 @@ def test_unknown_tokens_and_what_stands_behind_them(tmp_path: Path) -> None:
     assert inspect_data(load_recipe(values, (), "apply"), estimate=True).to_json()["splits"]["train"]["unknown"] is None
 
 
+def test_labels_that_are_made_of_others_are_told(tmp_path: Path) -> None:
+    file = tmp_path / "all.tsv"
+    file.write_text("text\tlabel\n" + "fine\troom,staff\nso so\troom，staff\n" * 9, encoding="utf-8")
+    recipe = load_recipe({"task": "multi_label_classification", "data": {"train": str(file)}}, (), "apply")
+    advice = format_inspection(inspect_data(recipe, estimate=True), 5, 40)[1]
+    assert any(line.startswith("Labels that are made of others") and "room，staff" in line for line in advice)
+
+
 def test_copies_that_a_split_keeps_together(tmp_path, capsys):
     """The split says which rows its parts lack, and so does an inspection of the parts."""
     rows = [{"text": sentence(i), "spans": [{"start": 4, "end": 9, "label": "adjective"}]} for i in range(60)]

@@ -15,6 +15,7 @@ from nlpctl.data.inspection.rows import InspectedRow, InspectedSplit, UnknownTok
 from nlpctl.data.inspection.suspicious import odd_rows
 from nlpctl.data.partition import Lack, lacks
 from nlpctl.data.rows.labels import twins
+from nlpctl.data.rows.multi_label_rows import joined_labels
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.data.text.word_spans import is_ideograph
 from nlpctl.report.language import say, say_names
@@ -329,6 +330,13 @@ def _labels(inspection: Inspection) -> Iterator[str]:
     alike = [say("{!r} and {!r} {}", one, other, way) for one, other, way in twins(names)]
     if alike:
         yield say("Labels that may be one: {}. They are learned as different ones.", say_names(alike))
+    joined = joined_labels(names) if info.reads("data.label_separator") else []
+    if joined:
+        yield say(
+            "Labels that are made of others, with another sign than data.label_separator between them: {}. They are "
+            "learned as labels of their own: write that sign in the file, or split them in data.map.",
+            say_names(joined),
+        )
     for profile in inspection.splits:
         if profile is not train and profile.labels:
             yield from _compared(train, profile, "macro_f1" in info.metrics and not info.tags)

@@ -8,11 +8,16 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nlpctl import console
 from nlpctl.data.readers.annotated import Annotated, with_text
+from nlpctl.data.readers.row import RowSource
 from nlpctl.data.rows.labels import LabelSet, known_label, label_name, unpacked
 from nlpctl.data.rows.text_rows import LabelledTextRows, byte_length_of, checked_text
 from nlpctl.errors import UserError
-from nlpctl.names import and_more
+from nlpctl.names import and_more, subject
+
+# What stands between the labels of a column; the first is the default of data.label_separator.
+SEPARATORS = (",", "|", ";", "，", "、", "；", "\n")
 
 # -- hierarchical label names -----------------------------------------------------------------------------------------
 #
@@ -95,6 +100,17 @@ class MultiLabelRows(LabelledTextRows):
         # Sorted, so that rows with the same labels compare equal and deduplicate.
         return MultiLabelExample(text, pair, tuple(sorted(ids)))
 
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        labels = super().collect_labels(source)
+        if joined := joined_labels(labels):
+            made = subject(len(joined), "labels", "is", "are")
+            console.warn(
+                f"{source.description}: {made} made of other ones with a sign between them, and learned as such: "
+                f"{and_more([repr(name) for name in joined])}; rows are split at data.label_separator alone, "
+                f"{self.data.label_separator!r}: write this sign in the file, or split them in data.map"
+            )
+        return labels
+
     def prepare_labels(self, labels: LabelSet) -> LabelSet:
         """`labels` with the parents of hierarchical ones."""
         try:
@@ -137,6 +153,16 @@ class MultiLabelRows(LabelledTextRows):
             having = f"the labels {and_more([labels.name(i) for i in first], 10)}" if first else "no label"
             hint = "check data.columns.label, data.label_separator and the training file"
             raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
+
+
+def joined_labels(names: Iterable[str]) -> list[str]:
+    """Labels that are others of the `names` with a usual separator between them, at which no row was split."""
+    known = set(names)
+    return sorted(
+        name
+        for name in known
+        if any(sign in name and {part.strip() for part in name.split(sign)} <= known for sign in SEPARATORS)
+    )
 
 
 def row_labels(value: Any, separator: str) -> list[str]:

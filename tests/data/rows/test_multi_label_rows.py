@@ -115,6 +115,16 @@ def test_given_labels_get_their_parents_too(tmp_path):
         MultiLabelRows(data).prepare_labels(LabelSet(("a", "b##")))
 
 
+def test_labels_with_a_sign_of_their_own_between_them_are_told(tmp_path, capsys):
+    """Of the comma of Chinese, say; another label with such a sign is one."""
+    labels = ("room", "staff", "room,staff", "room，staff", "view；sea", "food##fruit、room", "food##fruit")
+    data = write(tmp_path, *(f'{{"text": "a", "label": "{label}"}}' for label in labels))
+    assert len(read_training_data(MultiLabelRows(data)).labels) == 7
+    told = capsys.readouterr().err
+    assert "2 labels are made of other ones with a sign between them" in " ".join(told.split())
+    assert "'food##fruit、room', 'room，staff'; rows are split at data.label_separator alone, ','" in told
+
+
 def test_an_unknown_label_is_told_by_file_and_line(tmp_path):
     data = write(tmp_path, '{"text": "a", "label": ["room"]}', '{"text": "b", "label": ["room", "stafff"]}')
     data = DataSection(train=data.train, labels=("room", "staff"))
