@@ -56,7 +56,7 @@ _PARAMETERS = """
     length license map master match max-drop max-rows method model name nnodes node_rank option output overfit-batch
     overwrite path plain plan pool port precision precisions queue resume rounds rows seeds set shares split strategy
     sure synonyms target-precision task test text-language time timing tls-cert tls-key to train trials value vocabulary
-    wait workers write
+    wait workers write yes
 """
 # Linear in the length of the text, which a stranger's request may have chosen: a value ends before the next mark.
 _MARK = re.compile(

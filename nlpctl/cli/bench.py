@@ -86,7 +86,7 @@ def bench(
         _show(result, details)
     if html is not None:  # last: the figures took minutes and are printed even if the page cannot be written
         write_page(result, html)
-        console.note(f"page: {html}")
+        console.note(say("page: {}", html))
 
 
 def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...]:

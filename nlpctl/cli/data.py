@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import shutil
 import sys
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from nlpctl.config.schema import SPLITS
 from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.names import counted
-from nlpctl.report.language import say, say_each
+from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.model import Table, percent
 from nlpctl.report.text import show_table
 
@@ -125,13 +126,13 @@ def next_rows(
     if rows:
         show_table(Table(say_each("row", "text", "predicted", "confidence", "stands for"), rows))
     if output is None and not json and len(choice.chosen) > ROWS_TO_LABEL:
-        console.note(f"and {len(choice.chosen) - ROWS_TO_LABEL:,} more: -o FILE writes all of them")
+        console.note(say("and {:,} more: @[output=FILE] writes all of them", len(choice.chosen) - ROWS_TO_LABEL))
     if len(choice.chosen) < count:
         console.warn(f"only {counted(len(choice.chosen), 'rows')} to choose from")
     if output is not None:
-        console.note(f"{counted(len(choice.chosen), 'rows')} to label: {output}")
+        console.note(say("{} to label: {}", say_counted(len(choice.chosen), "rows"), output))
     if choice.interface is not None:
-        console.note(f"labelling interface: {display(choice.interface)}")
+        console.note(say("labelling interface: {}", display(choice.interface)))
 
 
 @app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)
@@ -163,7 +164,7 @@ def convert(
     give(done.to_json())
     console.note(f"{counted(done.rows, 'rows')}: {display(done.output)}")
     if done.interface is not None:
-        console.note(f"labelling interface: {display(done.interface)}")
+        console.note(say("labelling interface: {}", display(done.interface)))
 
 
 # -- a look at data --------------------------------------------------------------------------
@@ -207,7 +208,7 @@ def inspect(
         inspection = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
     if html is not None:
         write_page(inspection, file or recipe, html)
-        console.note(f"page: {html}")
+        console.note(say("page: {}", html))
     if json:
         give(inspection.to_json())
         return
@@ -321,8 +322,10 @@ def split(
         where = resolved.where("training.evaluation_strategy")
         keys = "it and save_strategy to epoch, and load_best_model_at_end to true"
         console.note(f"{where}: is no, so training does not look at the dev rows; to select by them set {keys}")
-    named = write and resolved.path is not None
-    console.note(f"{display(resolved.path or '')} names the new files" if named else "in the recipe, under data:")
+    if write and resolved.path is not None:
+        console.note(say("{} names the new files", display(resolved.path)))
+    else:
+        console.note(say("in the recipe, under data:"))
     for part, path in made.files.items():
         console.note(f"  {part}: {as_yaml(in_recipe(resolved, path))}")
 
@@ -365,12 +368,13 @@ def augment(
             resolved, output, method, copies=copies, share=share, synonyms=synonyms, overwrite=overwrite
         )
     give({"output": output, "rows": made.rows, "new": made.new})
-    console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
+    console.note(say("{} read, {:,} new ones -> {}", say_counted(made.rows, "rows"), made.new, output))
     if resolved.data.map:  # the old file's rows pass data.map, the new ones must not
-        console.note("to train on both: nlpctl data convert RECIPE -o old.jsonl, of dev and test too (RECIPE FILE)")
-        console.note(f"then, in a recipe without data.map, under data: train: [old.jsonl, {output}]")
+        convert = "nlpctl data convert RECIPE -o old.jsonl"
+        console.note(say("to train on both: {}, of dev and test too (RECIPE FILE)", convert))
+        console.note(say("then, in a recipe without data.map, under data: train: [old.jsonl, {}]", output))
     else:
-        console.note(f"in the recipe, under data: train: [the old file, {output}]")
+        console.note(say("in the recipe, under data: train: [the old file, {}]", output))
 
 
 @app.command("retag", cls=RecipeCommand, context_settings=SETTINGS)
@@ -420,7 +424,7 @@ def retag(
     give({"output": output, **done.to_json()})
     for line in done.lines():
         console.note(line)
-    console.note(f"tagged sentences: {output}")
+    console.note(say("tagged sentences: {}", output))
 
 
 def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
@@ -486,7 +490,7 @@ def curve(
     columns = [*say_each("rows", "share", "runs"), score, say("curve")]
     show_table(Table(columns, rows))
     console.result(say(result.told))
-    console.note(f"report: {display(result.folder / REPORT)}")
+    console.note(say("report: {}", display(result.folder / REPORT)))
 
 
 # -- wrong labels ----------------------------------------------------------------------------
@@ -535,10 +539,10 @@ def audit(
         title = say("the first {:,} of {:,} findings", len(first), len(result.findings))
         show_table(Table(columns, first, title), apart=True)
     if result.findings and all(each.edit is None for each in result.findings):
-        console.note(f"all of them: {display(result.folder / PAGE)}; correct the labels where they come from")
-        console.note(f"data apply cannot: they come from {ELSEWHERE}")
+        console.note(say("all of them: {}; correct the labels where they come from", display(result.folder / PAGE)))
+        console.note(say("data apply cannot: they come from {}", ELSEWHERE))
         return
-    console.note(f"tick them: {display(result.folder / PAGE)}")
+    console.note(say("tick them: {}", display(result.folder / PAGE)))
     if result.worth:
         console.note(_about_first(result.worth, display(result.folder / FINDINGS)))
 
@@ -551,14 +555,26 @@ def _about_first(worth: Sequence[Worth], findings: str) -> str:
     chosen = paying[-1] if paying else worth[0]
     most = percent(chosen.most)
     if chosen.most > MISTAKEN:
-        why = f"even where the models are surest they contradict {most} of the labels"
-        return f"--first does not pay: {why}; look at each"
+        return say(
+            "@[first] does not pay: even where the models are surest they contradict {} of the labels; look at each",
+            most,
+        )
+    needed = RIGHT, percent(chosen.needed), most
     if not paying:
-        why = f"of the first {chosen.first:,} {RIGHT:.0%} would be right only if {percent(chosen.needed)} of all labels"
-        return f"--first does not pay: {why} were wrong, and at most {most} are; look at each"
-    needed = f"{RIGHT:.0%} of them are right if {percent(chosen.needed)} of all labels are wrong (at most {most} are)"
-    command = f"nlpctl data apply {findings} --first {chosen.first} -o FOLDER"
-    return f"or, once some at the top have proved right, the first {chosen.first:,}: {command}; {needed}"
+        return say(
+            "@[first] does not pay: of the first {:,} {:.0%} would be right only if {} of all labels were wrong, and "
+            "at most {} are; look at each",
+            chosen.first,
+            *needed,
+        )
+    command = f"nlpctl data apply {shlex.quote(findings)} --first {chosen.first} -o FOLDER"
+    return say(
+        "or, once some at the top have proved right, the first {:,}: {}; {:.0%} of them are right if {} of all labels "
+        "are wrong (at most {} are)",
+        chosen.first,
+        command,
+        *needed,
+    )
 
 
 @app.command("apply", context_settings=SETTINGS)
@@ -597,8 +613,9 @@ def apply(
     taken = math.inf if everything else first or 0
     done = apply_findings(findings, output, first=taken, drop=drop, overwrite=overwrite)
     give(done.to_json())
-    refused = f", {done.refused:,} refused" if done.refused else ""
-    console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out{refused}")
+    changed, dropped = say_counted(done.changed, "labels"), say_counted(done.dropped, "rows")
+    refused = say(", {:,} refused", done.refused) if done.refused else ""
+    console.note(say("{} changed, {} left out{}", changed, dropped, refused))
     for copy in done.files.values():
         console.note(f"  {display(copy)}")
-    console.note("to train on the copies, name them in section data of the recipe")
+    console.note(say("to train on the copies, name them in section data of the recipe"))

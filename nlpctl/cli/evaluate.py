@@ -108,10 +108,10 @@ def evaluate(
     for name, listed in result.slices.items():
         if listed:
             show_table(slice_table(name, by or "", listed), apart=True)
+            if result.left_out[name]:
+                console.result(slices_left_out(result.left_out[name]))
         else:
-            console.note(f"{name}: {by} gives no slice of ten rows or more")
-        if result.left_out[name]:
-            console.result(slices_left_out(result.left_out[name]))
+            console.note(say("{}: {} gives no slice of ten rows or more", name, by))
     if result.against is None:
         return
     models = [display(each) for each in (result.against.model, result.model)]

@@ -255,7 +255,9 @@ def clean(
         rows = [[kind, path, Number(f"{size / MB:,.1f}")] for kind, path, size in (*lines, total)]
         show_table(Table([*say_each("what", "where"), "MB"], rows))
     if any(each.kind == CANDIDATE for each in found):
-        console.note(f"{CANDIDATE}: `nlpctl compress` would make them again, trainings too; {BEST_EXPORT}/ stays")
+        console.note(
+            say("{}: `nlpctl compress` would make them again, trainings too; {}/ stays", CANDIDATE, BEST_EXPORT)
+        )
     asks = sys.stdin.isatty() and not json
     told = len(cleaning.busy)
     wanted = bool(found) and (yes or (asks and _agrees()))
@@ -264,23 +266,25 @@ def clean(
     listed, gone = ([each.to_json() for each in items] for items in (found, deleted.gone))
     give({"found": listed, "deleted": gone, "freed": deleted.freed, "busy": cleaning.busy})
     if not found:
-        console.note("there is nothing to delete")
+        console.note(say("there is nothing to delete"))
     elif deleted.gone or deleted.freed:
-        console.note(f"{deleted.freed / MB:,.1f} MB are free")
+        console.note(say("{:,.1f} MB are free", deleted.freed / MB))
+    elif wanted or asks:
+        console.note(say("nothing was deleted"))
     else:
-        console.note("nothing was deleted" + ("" if wanted or asks else "; --yes deletes what is listed"))
+        console.note(say("nothing was deleted; @[yes] deletes what is listed"))
     if deleted.problems:
         raise UserError(problems=deleted.problems)
 
 
 def _tell_busy(folders: Iterable[Path]) -> None:
     for folder in folders:
-        console.note(f"{display(folder)} is left alone: a command works there, or it cannot be locked")
+        console.note(say("{} is left alone: a command works there, or it cannot be locked", display(folder)))
 
 
 def _agrees() -> bool:
     """Whether a person at the terminal wants what is listed deleted; only yes is yes."""
-    sys.stderr.write("delete this? [y/N]: ")  # not input(), whose prompt is standard output
+    sys.stderr.write(say("delete this? [y/N]: "))  # not input(), whose prompt is standard output
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -93,8 +93,8 @@ def _show(result: SweepResult) -> None:
         score = single_scores(result.test)[result.metric]
         console.result(say("on test: {} {:.4f}", result.metric, score))
     for name, share in result.importance.items():
-        console.note(f"importance {share:.0%}: {name}")
+        console.note(say("importance {:.0%}: {}", share, name))
     best = display(result.folder / BEST)
-    console.note(f"the best recipe: {best}")
+    console.note(say("the best recipe: {}", best))
     console.note(say("report: {}", display(result.folder / REPORT)))
     tell_next(f"nlpctl train {shlex.quote(best)}")

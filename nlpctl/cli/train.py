@@ -165,7 +165,7 @@ def _train_many(
     for table in spread_tables(result.scores):
         show_table(table, apart=True)
     if result.predictions is not None:
-        console.note(f"a prediction for every training row: {display(result.predictions)}")
+        console.note(say("a prediction for every training row: {}", display(result.predictions)))
     console.note(say("report: {}", display(result.folder / REPORT)))
     info, name = task_info(resolved.task), display(result.folder)
     audit = [f"nlpctl data audit {shlex.quote(name)}"] if result.predictions is not None and info.labelled else []

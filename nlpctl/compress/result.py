@@ -306,7 +306,7 @@ def _on_test(result: CompressResult) -> str:
 
 
 def _named(row: CandidateScore) -> str:
-    return say("{} in {}", row.candidate, row.choice_name)
+    return say("engine|{} in {}", row.candidate, row.choice_name)
 
 
 def _surely(objective: Objective) -> str:

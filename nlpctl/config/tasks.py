@@ -21,6 +21,9 @@ from nlpctl.errors import UserError
 from nlpctl.names import nearest
 from nlpctl.report.language import later
 
+# What mistakes.json has where a row has, or is given, no entity, label or answer.
+NO_ENTITY, NO_LABEL, NO_ANSWER = "(none)", "(no label)", "(no answer)"
+
 
 @dataclass(frozen=True)
 class Preset:

@@ -189,7 +189,7 @@ def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
     return {
         **timing_conditions(),
         "rows": origin,
-        "length": "as the rows are" if texts.length is None else texts.length,
+        "length": later("as the rows are") if texts.length is None else texts.length,
         "rounds": plan.rounds,
     }
 
@@ -374,7 +374,7 @@ def _gain(result: BenchResult, way: str, sizes: Sequence[int]) -> str:
     if best == first:
         return say("{}: {}", way, speeds)
     ratios = [best.samples_per_second(size) / first.samples_per_second(size) for size in sizes]
-    times = say(" and ").join(map(format_times, ratios))
+    times = say("times| and ").join(map(format_times, ratios))
     return say("{}: {}, {} times as fast as {}", way, speeds, times, _short_name(first, result))
 
 
@@ -519,7 +519,7 @@ def _bars(result: BenchResult, size: int) -> Figure:
 def _short_name(each: Timed, result: BenchResult) -> str:
     """"MODEL in ENGINE, N threads"."""
     model, way = _name_parts(each, result)
-    return say("{} in {}", model, way) if model else way
+    return say("engine|{} in {}", model, way) if model else way
 
 
 def _name_parts(each: Timed, result: BenchResult) -> tuple[str, str]:

@@ -31,6 +31,7 @@ CHINESE: Mapping[str, str] = {
     "{:,} trials": "{:,} 次试验",
     "model: {}": "模型：{}",
     "report: {}": "报告：{}",
+    "page: {}": "页面：{}",
     "next:": "接下来：",
     "none": "无",
     "yes": "是",
@@ -235,7 +236,7 @@ CHINESE: Mapping[str, str] = {
     "The network waited for data {:.0%} of the time: {}.": "网络有 {:.0%} 的时间在等待数据：{}。",
     "set training.dataloader_num_workers to {} (now {})": "请把 training.dataloader_num_workers 设为 {}（现在是 {}）",
     "set training.dataloader_num_workers: 2 (now 0), so that processes of their own read and tokenise": (
-        "请设置 training.dataloader_num_workers: 2（现在是 0），由单独的进程读取和切分文本"
+        "请设置 training.dataloader_num_workers: 2（现在是 0），由单独的进程读取文本并分词"
     ),
     "Evaluating took {:.0%} of the time: {}, {}.": "评估占了 {:.0%} 的时间：{}，{}。",
     "raise {}": "请增大 {}",
@@ -261,12 +262,17 @@ CHINESE: Mapping[str, str] = {
     # -- nlpctl ui --
     "There are no runs in {} yet: `nlpctl train` makes one.": "{} 中还没有运行：`nlpctl train` 会产生一次。",
     "{} in {}": "{1} 中的 {0}",
+    "engine|{} in {}": "{}（{}）",
     "compare": "比较",
     "compare the marked runs": "比较勾选的运行",
     "all runs": "所有运行",
     "Try it": "试一试",
     "There is no model yet.": "还没有模型。",
-    "answer": "回答",
+    "answer": "答案",
+    "no answer": "无答案",
+    "(none)": "（无）",
+    "(no label)": "（无标签）",
+    "(no answer)": "（无答案）",
     "The model is being loaded; this page asks again by itself.": "正在加载模型；本页会自动再次询问。",
     "Compared row by row": "逐行比较",
     "Runs compared": "运行的比较",
@@ -610,6 +616,7 @@ CHINESE: Mapping[str, str] = {
     # -- nlpctl compress --
     "; ": "；",
     " and ": "，",
+    "times| and ": " 倍和 ",
     "{} {} {}": "{}{}{}",
     "Take {}: the original in {}. No candidate that loses at most {:g} points{} is clearly better.": (
         "请用 {}：{} 中的原模型。下降不超过 {:g} 个点{}的候选中，没有明显更好的。"
@@ -778,7 +785,7 @@ CHINESE: Mapping[str, str] = {
     "all rounds; a mean well above p50 is of a few slow batches. From text: rows/s with reading, tokenising and "
     "answering, in rounds of its own, which on a busy machine may be the quieter ones.": (
         "样本/秒与平均：取中位数的那一遍；范围：最慢与最快的一遍。p50、p90、p99：所有各遍的 batch；平均明显高于 "
-        "p50 时，是少数 batch 很慢。从文本开始：含读取、切分和给出答案的行/秒，由单独的各遍测得，在繁忙的机器上那"
+        "p50 时，是少数 batch 很慢。从文本开始：含读取、分词和给出答案的行/秒，由单独的各遍测得，在繁忙的机器上那"
         "几遍可能较空闲。"
     ),
     "Everything that was measured": "全部测量结果",
@@ -801,6 +808,8 @@ CHINESE: Mapping[str, str] = {
         "范围、延迟、从文本开始的速度、加载：@[details]，或 @[html=FILE] 的页面"
     ),
     # the conditions of a measurement
+    "as the rows are": "各行自身的长度",
+    "rounds": "遍数",
     "conditions|rows": "所用的行",
     "cores": "核数",
     "date": "日期",
@@ -875,7 +884,7 @@ CHINESE: Mapping[str, str] = {
         "冻结参数：词向量和下层保持不变，只训练其余部分。"
     ),
     "Large data: streaming in constant memory, with worker processes for tokenising.": (
-        "大数据：以恒定的内存流式读取，由多个进程切分文本。"
+        "大数据：以恒定的内存流式读取，由多个进程分词。"
     ),
     "Use your own data: local files, their format, and the meaning of their columns.": (
         "使用你自己的数据：本地文件、它们的格式和各列的含义。"
@@ -1292,4 +1301,49 @@ CHINESE: Mapping[str, str] = {
         "再提高一个点大约还要 {:,} 行（95 % 区间：{:,} 至 {:,}；现有 {:,} 行）。{}行数加倍时变化 {:+.1f} 个点。"
     ),
     " That is more than {} times the rows there are: a guess.": "这超过现有行数的 {} 倍：只是猜测。",
+    # -- the last lines of commands: what was written, and what to do with it --
+    "{:,} labels": "{:,} 个标签",
+    ", {:,} refused": "，拒绝 {:,} 处",
+    "@[first] does not pay: even where the models are surest they contradict {} of the labels; look at each": (
+        "@[first] 不划算：即使在模型最有把握的地方，它们也反对 {} 的标签；请逐个查看"
+    ),
+    "@[first] does not pay: of the first {:,} {:.0%} would be right only if {} of all labels were wrong, and at "
+    "most {} are; look at each": (
+        "@[first] 不划算：只有全部标签中有 {2} 是错的，前 {0:,} 个中才会有 {1:.0%} 是对的，而错的最多 {3}；请逐个查看"
+    ),
+    "all of them: {}; correct the labels where they come from": "全部在此：{}；请在标签的来源处改正",
+    "and {:,} more: @[output=FILE] writes all of them": "另有 {:,} 个：@[output=FILE] 写出全部",
+    "data apply cannot: they come from {}": "data apply 无法改正：它们来自{}",
+    "delete this? [y/N]: ": "删除这些吗？[y/N]：",
+    "importance {:.0%}: {}": "重要性 {:.0%}：{}",
+    "in the recipe, under data:": "写在配方的 data 下：",
+    "in the recipe, under data: train: [the old file, {}]": "写在配方的 data 下：train: [原来的文件, {}]",
+    "labelling interface: {}": "标注界面：{}",
+    "nothing was deleted": "没有删除任何文件",
+    "nothing was deleted; @[yes] deletes what is listed": "没有删除任何文件；@[yes] 会删除列出的这些",
+    "or, once some at the top have proved right, the first {:,}: {}; {:.0%} of them are right if {} of all labels "
+    "are wrong (at most {} are)": (
+        "或者，确认最前面的几个正确之后，采用前 {0:,} 个：{1}；如果全部标签中有 {3} 是错的（最多 {4}），"
+        "其中 {2:.0%} 是对的"
+    ),
+    "tagged sentences: {}": "标注好的句子：{}",
+    "the best recipe: {}": "最佳配方：{}",
+    "a prediction for every training row: {}": "每个训练行的预测：{}",
+    "then, in a recipe without data.map, under data: train: [old.jsonl, {}]": (
+        "然后在没有 data.map 的配方的 data 下写：train: [old.jsonl, {}]"
+    ),
+    "there is nothing to delete": "没有可以删除的文件",
+    "tick them: {}": "逐条勾选：{}",
+    "to train on both: {}, of dev and test too (RECIPE FILE)": "要用两者训练：{}，dev 和 test 也一样（RECIPE FILE）",
+    "to train on the copies, name them in section data of the recipe": "要用这些副本训练，请把它们写进配方的 data 一节",
+    "{:,.1f} MB are free": "腾出了 {:,.1f} MB",
+    "{} changed, {} left out{}": "改正了 {}，略去了 {}{}",
+    "{} is left alone: a command works there, or it cannot be locked": "{} 不动：有命令在那里运行，或无法加锁",
+    "{} names the new files": "{} 已写上新文件",
+    "{} read, {:,} new ones -> {}": "读取了 {}，新增 {:,} 行 -> {}",
+    "{} to label: {}": "{} 待标注：{}",
+    "{}: `nlpctl compress` would make them again, trainings too; {}/ stays": (
+        "{}：`nlpctl compress` 会重新做出它们，包括训练；{}/ 保留"
+    ),
+    "{}: {} gives no slice of ten rows or more": "{}：按 {} 没有十行以上的切片",
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
-from nlpctl.config.tasks import greater_is_better, scores, task_info
+from nlpctl.config.tasks import NO_ANSWER, NO_ENTITY, NO_LABEL, greater_is_better, scores, task_info
 from nlpctl.errors import UserError
 from nlpctl.files import content_of, json_of, regular, write_text_atomic, writing
 from nlpctl.layout import COMPRESS, COMPRESS_REPORT, CONFIDENCE, INTERVALS, PLAN
@@ -280,8 +280,13 @@ def _mistakes(mistakes: Mapping[str, Any] | None, task: str) -> Iterator[Part]:
     for row in worst:
         where = [Place(Path(row["where"]).name if row["where"] else "")] if named else []
         texts = [row["texts"].get(column, "") for column in columns]
-        cells.append([*where, *map(_cut_text, (*texts, row["expected"], row["given"]))])
+        cells.append([*where, *map(_cut_text, (*texts, *map(_said, (row["expected"], row["given"]))))])
     yield Table([*([say("where")] if named else []), *columns, say("expected"), say("given")], cells)
+
+
+def _said(answer: str) -> str:
+    """What was expected or given: in the language of now if it is nothing."""
+    return say(answer) if answer in (NO_ENTITY, NO_LABEL, NO_ANSWER) else answer
 
 
 def _cut_text(text: str) -> Html:

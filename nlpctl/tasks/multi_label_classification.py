@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from nlpctl.config.tasks import NO_LABEL
 from nlpctl.data.batches.collate import Collator
 from nlpctl.data.rows.multi_label_rows import MultiLabelExample, ancestor_ids, ancestors, depth
 from nlpctl.data.text.encoder import TextEncoder
@@ -93,7 +94,7 @@ class MultiLabelClassification(TextClassification):
 
         def format_labels(row: int, labels: np.ndarray) -> str:
             names = [f"{self.labels.names[i]} ({probabilities[row, i]:.3f})" for i in np.flatnonzero(labels)]
-            return ", ".join(names) or "(no label)"
+            return ", ".join(names) or NO_LABEL
 
         sizes = (np.abs(gold - probabilities) * (gold != chosen)).sum(1)
         return [

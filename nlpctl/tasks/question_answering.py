@@ -14,6 +14,7 @@ import numpy as np
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import NO_ANSWER
 from nlpctl.data.batches.question_features import (
     NULL_POSITION,
     Window,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     import paddle
 
 
-NO_ANSWER = "(no answer)"  # for people
 _IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import NO_ENTITY
 from nlpctl.data.batches.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.rows.labels import LabelSet
 from nlpctl.data.rows.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, answers_words, detect_scheme, wanted_entities
@@ -372,7 +373,7 @@ def _is_sure(answer: Mapping[str, Any], least: float) -> bool:
 def _format_spans(example: TaggedExample, spans: set[Span]) -> str:
     """The entities in order, for people."""
     ordered = sorted(spans, key=lambda span: (span.start, span.end))
-    return ", ".join(f"{span.type} {example.text[span.start : span.end]}".strip() for span in ordered) or "(none)"
+    return ", ".join(f"{span.type} {example.text[span.start : span.end]}".strip() for span in ordered) or NO_ENTITY
 
 
 # -- scores -----------------------------------------------------------------------------------------------------------

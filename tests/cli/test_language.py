@@ -36,7 +36,7 @@ from nlpctl.ui.pages import answered_section, compare_page, index_page, problem_
 
 TEXTS = {"text": "房间很吵"}
 WRONG_ROW = {"where": "/data/dev.tsv:7", "texts": TEXTS, "expected": "差评", "given": "好评", "size": 0.9}
-MISTAKES = {"split": "dev", "rows": 10, "wrong": 2, "worst": [WRONG_ROW]}
+MISTAKES = {"split": "dev", "rows": 10, "wrong": 3, "worst": [WRONG_ROW, {**WRONG_ROW, "given": "(no label)"}]}
 WEAK = {"rows": 12, "score": 0.5, "interval": [0.25, 0.75], "above": -0.125, "above_interval": [-0.5, 0]}
 SLICED_BY = {"label": [{**WEAK, "name": "差评"}], "length": [{**WEAK, "name": "1 to 12 characters"}]}
 LEFT_OUT = {"left_out": {"label": 3}}
@@ -103,6 +103,7 @@ def test_the_report_of_a_run(nlpctl, made) -> None:
     english = run.report_file.read_text(encoding="utf-8")
     assert '<html lang="en">' in english and len(sentences(english)) > 20
     assert "Slices not in the table: 3." in english and "未列入表中的切片：3 个" in chinese
+    assert "(no label)" in english and "（无标签）" in chinese
     assert "of 288 training rows looked at 2 are longer" in english and "2 行更长" in chinese
     sections = [re.findall(r"<h2>(.*?)</h2>", page) for page in (chinese, english)]
     assert len(sections[0]) == len(sections[1]) == 10
@@ -185,6 +186,26 @@ def test_tables_of_commands(nlpctl, made, tmp_path: Path, monkeypatch: pytest.Mo
     assert "逐行比较" in printed[-1]
     for page in (export / "report.md", tmp_path / "converted" / "conversion.md"):
         assert sentences(page.read_text(encoding="utf-8")) == []
+
+
+def test_the_last_lines_of_commands(nlpctl, made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was written, and what to do with it."""
+    rows = "".join(f"{text}\t{'好评' if i % 2 else '差评'}\n" for i, text in enumerate(SOME))
+    (tmp_path / "train.tsv").write_text(f"text\tlabel\n{rows}", encoding="utf-8")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n")
+    run = made("cleaned", dev=0.5)
+    for folder in (run.checkpoints / "checkpoint-4", run.checkpoints / "checkpoint-8", run.model):
+        folder.mkdir(parents=True)
+        (folder / "model_state.pdparams").write_text(folder.name)
+    monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
+    for words, told in (
+        (("data", "split", recipe, "-o", tmp_path / "parts"), "写在配方的 data 下：\n"),
+        (("data", "inspect", recipe, "--html", tmp_path / "page.html"), f"页面：{tmp_path / 'page.html'}\n"),
+        (("runs", "clean", run.path), "没有删除任何文件；--yes 会删除列出的这些\n"),
+    ):
+        ended = nlpctl(*words)
+        assert ended.code == 0 and told in ended.err, ended.err
 
 
 def test_names_of_users_are_not_translated(nlpctl, made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

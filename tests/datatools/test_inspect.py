@@ -14,12 +14,14 @@ from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.data.inspection.page import label_table
 from nlpctl.data.open_split import open_split
 from nlpctl.data.rows.task_rows import TaskRows, task_rows
 from nlpctl.datatools.inspect import format_inspection, inspect_data, write_page
 from nlpctl.datatools.split import part_sizes, split_data
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
+from nlpctl.report.language import in_language
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
 NOUNS = ("room", "lobby", "garden", "kitchen", "terrace", "bathroom")
@@ -488,6 +490,13 @@ def test_labels_that_are_made_of_others_are_told(tmp_path: Path) -> None:
     recipe = load_recipe({"task": "multi_label_classification", "data": {"train": str(file)}}, (), "apply")
     advice = format_inspection(inspect_data(recipe, estimate=True), 5, 40)[1]
     assert any(line.startswith("Labels that are made of others") and "room，staff" in line for line in advice)
+
+
+def test_labels_that_are_none_of_the_users_are_said(tmp_path: Path) -> None:
+    found = inspect_data(recipe_for("squad", tmp_path), estimate=True)
+    for language, label in (("en", "answer"), ("zh", "答案")):
+        with in_language(language):
+            assert label_table(found).rows[0][0] == label
 
 
 def test_copies_that_a_split_keeps_together(tmp_path, capsys):

@@ -127,7 +127,7 @@ def test_slices_and_groups(work, base):
     assert set(found["metrics"]["test"]["intervals"]["accuracy"]) <= {score for pair in ends for score in pair}
     assert "above the rest" in work.nlpctl("eval", "base", "sources.tsv", "--by", "label").stdout
     done = work.nlpctl("eval", "base", "sources.tsv", "--by", "length")
-    assert "no slice of ten rows" in done.stderr and "Slices not in the table: 4. It has the 30 largest" in done.stdout
+    assert "no slice of ten rows" in done.stderr and "Slices not in the table" not in done.stdout  # there is none
     assert found["slices_left_out"] == {"test": 0}
     one_label = [line for line in (work / "test.tsv").read_text().splitlines() if not line.endswith("neg")]
     (work / "positive.tsv").write_text("\n".join(one_label) + "\n")

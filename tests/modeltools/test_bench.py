@@ -16,6 +16,7 @@ from nlpctl.modeltools.bench import (
     remarks,
     short_table,
 )
+from nlpctl.report.language import in_language
 
 
 def timed(engine: str, single: float, batch: float, doubt: str | None = None, model: str = "export") -> Timed:
@@ -64,6 +65,12 @@ def test_what_to_take_is_the_fastest_without_doubt_at_each_batch_size():
         "Of export take paddle bf16", "Of other take paddle fp32", "The fastest"
     ]  # fmt: skip
     assert remarks(BenchResult((NETWORK,), (("x", "died"),), {}))[1:] == ["x was not timed: died"]
+
+
+def test_factors_in_chinese_are_one_sentence():
+    with in_language("zh"):
+        told = answer(BenchResult((NETWORK, BF16), (), {}))
+        assert told.endswith("速度是 run（dygraph fp32） 的 2.50 倍和 2.00 倍。")
 
 
 def test_the_figures_of_a_row_agree():

@@ -75,11 +75,18 @@ def label_table(inspection: Inspection) -> Table:
     """Examples and shares per label and split; for tagging, entities per type."""
     names = list(dict.fromkeys(label for profile in inspection.splits for label in profile.labels))
     columns = [column for profile in inspection.splits for column in (profile.split, "%")]
-    rows = [[name, *(cell for profile in inspection.splits for cell in _counted(profile, name))] for name in names]
+    rows = [
+        [_said(name), *(cell for profile in inspection.splits for cell in _counted(profile, name))] for name in names
+    ]
     if any(profile.unlabelled for profile in inspection.splits):
         unlabelled = [(each.unlabelled, percent(each.unlabelled / max(each.rows, 1))) for each in inspection.splits]
         rows.append([say("(rows without any)"), *(cell for cells in unlabelled for cell in cells)])
     return Table([say("label"), *columns], rows, say("Labels"))
+
+
+def _said(label: str) -> str:
+    """A label: in the language of now if it is none of the user's."""
+    return say(label) if isinstance(label, Later) else label
 
 
 def _counted(profile: SplitProfile, name: str) -> tuple[int, str]:
@@ -244,7 +251,7 @@ def _labels(inspection: Inspection) -> Iterator[Part]:
     shares = {
         profile.split: [profile.labels.get(name, 0) / totals[profile.split] for name in names] for profile in counted
     }
-    plot = bars(names, shares, say("share of each label"), value_format=short_percent)
+    plot = bars(list(map(_said, names)), shares, say("share of each label"), value_format=short_percent)
     yield SideBySide([Figure(plot), replace(table, title="")])
 
 

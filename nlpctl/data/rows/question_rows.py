@@ -13,6 +13,7 @@ from nlpctl.data.text.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.layout import JSON_LINES
 from nlpctl.names import listed
+from nlpctl.report.language import later
 
 _FRAME = 3  # tokens around a question and its context, at the least: [CLS] and two [SEP]
 _SHOWN = 30  # characters of an answer that a message shows
@@ -110,7 +111,7 @@ class QuestionRows(TaskRows):
         return {self.data.columns.question: example.question, self.data.columns.context: example.context}
 
     def label_names(self, example: QuestionExample, labels: LabelSet) -> tuple[str, ...]:
-        return ("answer" if example.answers else "no answer",)
+        return (later("answer") if example.answers else later("no answer"),)
 
     def target(self, example: QuestionExample) -> Hashable:
         return frozenset(answer.text for answer in example.answers or ())
