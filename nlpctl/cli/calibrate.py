@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -52,5 +53,5 @@ def calibrate(
     console.note(f"calibrated: {display(made.model)}; on rows that it was not fitted to, nlpctl eval tells how well")
     older = made.model.with_name(EXPORT)
     if made.model.name == MODEL and older.is_dir():
-        again = f"nlpctl calibrate {display(older)}, or export again"
+        again = f"nlpctl calibrate {shlex.quote(display(older))}, or export again"
         console.note(f"{display(older)} was made before and keeps its probabilities: {again}")

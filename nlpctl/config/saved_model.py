@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -100,7 +101,7 @@ def without_config(folder: Path) -> str:
     if (folder / ADAPTER).is_file():
         return f"it is an adapter of PEFT: {MERGE_ADAPTER}"
     if config_file(folder) is None and holds(folder, "*.pdmodel", "*.pdiparams", "*.pdparams"):
-        return f"make a model of its parameters: nlpctl convert-static {folder} --to MODEL"
+        return f"make a model of its parameters: nlpctl convert-static {shlex.quote(str(folder))} --to MODEL"
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
 
 

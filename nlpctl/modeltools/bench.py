@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -404,7 +405,8 @@ def remarks(result: BenchResult) -> list[str]:
                 told.append(say("{} is {:.2f} times as fast as {}, but {}.", faster, times, name, each.doubt))
         engine, _, rest = best.engine.partition(" ")
         if not exported:
-            told.append(say("An export is usually faster: nlpctl export {}, and time that folder.", best.model))
+            model = shlex.quote(best.model)
+            told.append(say("An export is usually faster: nlpctl export {}, and time that folder.", model))
         elif engine != "dygraph":
             asked = spelled(f"@[engine={engine}] @[precision={rest.partition(' ')[0]}]")
             text = "auto takes what was the fastest when the export was timed; {} asks for {}."

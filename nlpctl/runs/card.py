@@ -563,7 +563,7 @@ def card_facts(source: Path) -> CardFacts:
 def _of_run(source: Path, name: str) -> CardFacts:
     record = open_run(source)
     if record.manifest["state"] != "finished":
-        hint = f"`nlpctl report {source}` shows what there is"
+        hint = f"`nlpctl report {shlex.quote(str(source))}` shows what there is"
         raise UserError(f"the run is {record.state}; a card is of a finished one", where=str(source), hint=hint)
     damage = list(record.damage)
     slices = sound_slices(record.run.slices_file, damage)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,14 +104,15 @@ def is_run(folder: Path) -> bool:
 
 def other_kind(folder: Path) -> tuple[str, str] | None:
     """What `folder` is if nlpctl wrote it for another purpose, and the command that reads it; else None."""
+    name = shlex.quote(str(folder))
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if INDEX_VECTORS in held or {INDEX_TEXTS, MANIFEST} <= held:
-        return "an index", f"nlpctl index search {folder} QUERIES"
+        return "an index", f"nlpctl index search {name} QUERIES"
     if EXPORT_MANIFEST in held:
         candidate = folder.parent.name in ("candidates", "exports")
-        return "a candidate of `nlpctl compress`" if candidate else "an export", f"nlpctl eval {folder}"
+        return "a candidate of `nlpctl compress`" if candidate else "an export", f"nlpctl eval {name}"
     if TASK in held:
-        return "a model folder", f"nlpctl eval {folder}"
+        return "a model folder", f"nlpctl eval {name}"
     return None
 
 

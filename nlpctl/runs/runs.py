@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -317,7 +318,7 @@ def tell_missing_slices(record: RunRecord) -> None:
     run = record.run
     if record.state == "finished" and record.metrics and not run.slices_file.exists():
         told = f"without slices: the run holds none ({SLICES}), as of an older nlpctl"
-        console.note(f"{told}; nlpctl eval {display(run.path)} --by label, or --by length, shows them")
+        console.note(f"{told}; nlpctl eval {shlex.quote(display(run.path))} --by label, or --by length, shows them")
 
 
 def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
@@ -335,7 +336,7 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             found[split] = str(error)
             continue
         if one is None or other is None:
-            names = (display(record.run.path) for record in (second, first))
+            names = (shlex.quote(display(record.run.path)) for record in (second, first))
             found[split] = later("an older run holds no rows to compare; nlpctl eval {} --against {} does", *names)
         elif not comparable(one, other):
             tokens = task_info(first.recipe.task).token_scores
@@ -383,7 +384,7 @@ def facts(record: RunRecord) -> dict[str, Any]:
     values |= {title: manifest[name] for name, title in _FACTS.items()}
     values |= {title: format_moment(values[title]) for title in (_FACTS["started"], _FACTS["ended"])}
     values["error"] = (manifest["error"] or "").partition("\n")[0]
-    values["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
+    values["command"] = shlex.join(["nlpctl", *manifest["command"][1:]])
     resumed = [say("{} (was {})", format_moment(each["at"]), later(each["was"])) for each in manifest["resumed"]]
     values[later("resumed")] = say(", ").join(resumed)
     origin = manifest.get("continues")

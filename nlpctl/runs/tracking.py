@@ -15,6 +15,7 @@ import json
 import os
 import re
 import select
+import shlex
 import subprocess
 import sys
 import threading
@@ -145,7 +146,7 @@ def _end(process: subprocess.Popen[bytes], run: RunDirectory, uri: str, seconds:
     else:
         told = f"MLflow at {_without_password(uri)} has not taken all of the run, and nothing is lost"
         log = display(run.logs / "mlflow.log")
-        console.warn(f"{told}: `nlpctl runs send {display(run.path)}` sends the rest (why: {log})")
+        console.warn(f"{told}: `nlpctl runs send {shlex.quote(display(run.path))}` sends the rest (why: {log})")
 
 
 def follow_run(path: Path) -> Sent:
@@ -209,7 +210,7 @@ class _Sender:
         except Exception as error:  # whatever its client, or the libraries below it, raise
             self._has = None  # part of a request may have arrived
             reason = _without_password(str(error).partition("\n")[0]) or type(error).__name__
-            hint = f"`nlpctl runs send {self.path}` sends the rest when it is there again"
+            hint = f"`nlpctl runs send {shlex.quote(str(self.path))}` sends the rest when it is there again"
             raise RunFailed(f"MLflow did not take the run: {reason}", self.shown, hint) from error
 
     def _send(self, last: bool) -> Sent:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -233,7 +234,7 @@ class RunDirectory:
             change = " ".join(filter(None, ["--overwrite", change]))
         if maker is not None:
             return f"the same `nlpctl {maker}` command" + (f" with `{change}`" if change else "")
-        return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"
+        return f"`nlpctl train {shlex.quote(str(self.path))} --resume{f' {change}' if change else ''}`"
 
     def read_manifest(self) -> RunManifest:
         """manifest.json; UserError when it cannot be read."""

@@ -9,6 +9,7 @@ as its labels, depend on each other: they are held out together and count as one
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -224,7 +225,7 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
 def tell_uncalibrated(task: Task, decisions: Confidences | None, why: str, model: Path | str) -> None:
     """Why the probabilities of a model are those of the network, and what to do, if it is not calibrated."""
     if decisions is not None and len(decisions.right) and task.calibration is None and task.recipe.training.calibrate:
-        command = f"nlpctl calibrate {console.display(model)} FILE"
+        command = f"nlpctl calibrate {shlex.quote(console.display(model))} FILE"
         console.note(f"probabilities are not calibrated: {why}; with a file of more rows: `{command}`")
 
 

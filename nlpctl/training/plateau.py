@@ -14,6 +14,7 @@ A plateau is taken back when the loss has fallen after all.
 from __future__ import annotations
 
 import math
+import shlex
 import statistics
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -151,13 +152,13 @@ def checks(
         rate = f"learning rate, {learning_rate:.3g} at this step: the losses {moves} may do"
     norm = "" if gradient is None else f", usually {gradient:.2g}"
     return [
-        f"labels and texts: does every row say what its label says? `nlpctl data inspect {run}`",
-        f"one batch: can the network learn it by heart? `nlpctl train {run} --overfit-batch`; if not, start from a "
-        "recipe that learns, such as quickstart, and change one thing at a time",
+        f"labels and texts: does every row say what its label says? `nlpctl data inspect {shlex.quote(run)}`",
+        f"one batch: can the network learn it by heart? `nlpctl train {shlex.quote(run)} --overfit-batch`; if not, "
+        "start from a recipe that learns, such as quickstart, and change one thing at a time",
         f"{rate}, and look at the warm-up and the optimizer",
         f"batch, {counted(batch, 'rows')} a step: a small one is noisy; more by per_device_train_batch_size or "
         "accumulation",
-        f"gradient{norm}, and initial values: `nlpctl params ls {run}/{RECIPE}` shows what is trained"
+        f"gradient{norm}, and initial values: `nlpctl params ls {shlex.quote(f'{run}/{RECIPE}')}` shows what is trained"
         + ("; some parameters are frozen" if frozen else ""),
     ]
 

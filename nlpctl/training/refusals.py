@@ -6,6 +6,7 @@ Nothing is written until then. What needs the data or the network is checked whe
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from nlpctl.config.checks import MLFLOW, refuse_half_precision_on_cpu, refuse_wrong_sharding
@@ -109,7 +110,7 @@ def check_before_reading(
             raise UserError(
                 f"the recipe changed since the run began: {and_more(changed, 10)}",
                 where=recipe.where(changed[0]),
-                hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
+                hint=f"continue with the run's own values: `nlpctl train {shlex.quote(str(run.path))} --resume`, "
                 "or train again with @[overwrite=true]",
             )
     if MLFLOW in (recipe.training.report_to or ()):

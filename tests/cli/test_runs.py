@@ -132,6 +132,8 @@ def test_show(nlpctl, made):
     assert "per_device_train_batch_size: 4" in ended.out and "0.6250" in ended.out
     shown = json.loads(nlpctl("runs", "show", run.path, "--json").out)["result"]
     assert shown["metrics"]["dev"]["accuracy"] == 0.75 and shown["manifest"]["seed"] == 3
+    run.update_manifest(command=["nlpctl", "train", "my recipe.yaml"])
+    assert "nlpctl train 'my recipe.yaml'" in nlpctl("runs", "show", run.path).out
     assert [each["event"] for each in shown["incidents"]] == ["out_of_memory"]
 
 

@@ -97,4 +97,7 @@ def test_what_is_said():
     order = ("labels", "one batch", "learning rate, 1e-05 at this step: the losses hardly move", "batch, 8", "gradient")
     assert [check.startswith(part) for check, part in zip(told, order, strict=True)] == [True] * 5
     assert "nlpctl params ls outputs/x/recipe.yaml" in told[-1]  # the run has no model yet
+    told_quoted = "\n".join(checks(None, "my x", learning_rate=1, batch=8, gradient=None, frozen=False))
+    for command in ("data inspect 'my x'", "train 'my x' --overfit-batch", "params ls 'my x/recipe.yaml'"):
+        assert f"`nlpctl {command}`" in told_quoted
     assert "nlpctl train outputs/x --overfit-batch" in told[1] and "some parameters are frozen" in told[-1]

@@ -283,6 +283,7 @@ def test_what_the_machine_lacks_is_told_as_a_failed_run(run, error):
 
 def test_a_network_of_compress_goes_on_with_that_command(run):
     assert run.to_go_on("--set a=b") == f"`nlpctl train {run.path} --resume --set a=b`"  # there is no manifest yet
+    assert RunDirectory("my run").to_go_on() == "`nlpctl train 'my run' --resume`"
     run.begin(facts() | {"made_by": "compress"}, "task: x\n", resume=False, overwrite=False)
     assert run.to_go_on("--set a=b") == "the same `nlpctl compress` command with `--set a=b`"
     with pytest.raises(RunFailed, match="then: the same `nlpctl compress` command goes on from the start"):

@@ -119,7 +119,7 @@ def refuse_other_encodings(first: bytes, source: str) -> None:
         raise UserError(
             "a carriage return inside the first line: the file seems to have old Mac line ends",
             where=f"{source}:1",
-            hint=f"convert it: tr '\\r' '\\n' < {source}",
+            hint=f"convert it: tr '\\r' '\\n' < {shlex.quote(source)}",
         )
 
 
