@@ -310,6 +310,12 @@ def learning_curve_result(
     double, double_interval = curve.score(2 * rows)
     whole = curve.score(rows)[0]
     told = _told(curve, rows, more, ends, (double - whole, tuple(end - whole for end in double_interval)))
+    if len(scores := {value for _, _, values in scored for value in values}) == 1:
+        told = later(
+            "All runs score {:.4f}, however few rows they had: more will not raise it, or the models learn nothing; look "
+            "at what one of them answers.",
+            *scores,
+        )
     return LearningCurveResult(
         folder, split, metric, rows, points, whole, curve.foretold(rows), double, double_interval, more, ends, told
     )

@@ -1288,6 +1288,10 @@ CHINESE: Mapping[str, str] = {
     "{} of all rows": "全部行的 {}",
     "{} of twice as many": "两倍行数的 {}",
     "more runs ({}) or larger shares would narrow it": "更多次运行（{}）或更大的份额会使它更准",
+    "All runs score {:.4f}, however few rows they had: more will not raise it, or the models learn nothing; look "
+    "at what one of them answers.": (
+        "不论行数多少，各次运行的得分都是 {:.4f}：更多的行也不会提高它，或者模型什么也没有学到；请看看其中一个的回答。"
+    ),
     "It cannot be told whether more rows raise the score: the runs differ too much; {}.": (
         "无法判断更多的行是否会提高得分：各次运行相差太大；{}。"
     ),

@@ -42,6 +42,8 @@ def test_a_nearly_flat_curve_names_no_absurd_numbers(tmp_path):
 def test_it_says_what_it_cannot_tell(tmp_path):
     flat = said(tmp_path, scores(0.2, 0.0, 0.5, noise=0.02))
     assert "cannot be told" in flat.told
+    alike = said(tmp_path, [[0.5, 0.5]] * 5)  # as of a model with one answer for everything
+    assert alike.told.startswith("All runs score 0.5000, however few rows they had")
     ended = said(tmp_path, scores(0.1, 300.0, 1.6, noise=1e-4))
     assert ended.more is None and ended.more_interval is None and "out of reach" in ended.told
     unsure = said(tmp_path, scores(0.1, 1.0, 0.5, noise=0.01))
