@@ -240,6 +240,7 @@ def test_header_and_first_line_of_a_broken_table():
         ("text\tlabel\ra\t1\r", "tsv", ["f:1", "Mac line ends"]),
         ("text\tlabel\n房间很大\t1\n服务好，也干净\t0\n".encode("gbk"), "tsv", ["f: the file is in GBK", "iconv"]),
         ('[{"text": "好", "label": 1}]\n'.encode("gb18030"), "json", ["f: the file is in GBK"]),
+        ("房間很乾淨，服務很好。\n".encode("big5") * 9, "text", ["f: the file is in GBK (GB18030) or Big5", "-f BIG5"]),
         ('[{"text": "a", "label": 1}, {"text": "b", "label": 0}]\n', "jsonl", ["f:1: this is an array", ".json"]),
         ('\n[\n  {"text": "a"},\n  {"text": "b"}\n]\n', "jsonl", ["f:2: this is an array", "data.format: json"]),
         ('[{"text": "a"},\n {"text": "b"}]\n', "jsonl", ["f:1: this is an array", "--format json"]),

@@ -133,21 +133,26 @@ def _refuse_gbk(piece: bytes, source: str) -> None:
 
     One message for the file in place of one for every line. A broken byte in a text of UTF-8 is another matter.
     """
-    try:
-        piece.decode("utf-8")
-        return
-    except UnicodeDecodeError:
-        pass
-    try:
-        codecs.getincrementaldecoder("gb18030")().decode(piece)  # whose last character may go on in the next piece
-    except UnicodeDecodeError:
+    if _decodes(piece, "utf-8") or not _decodes(piece, "gb18030"):
         return
     high = len(piece) - len(piece.translate(None, _HIGH))
     in_utf8 = len(piece.decode("utf-8", "ignore").encode()) - (len(piece) - high)
     pairs = _GB2312.findall(piece)
     common = sum(_COMMON.match(pair) is not None for pair in pairs)
     if in_utf8 < 0.5 * high and 2 * len(pairs) >= 0.7 * high and 2 * common >= len(pairs):
-        raise UserError("the file is in GBK (GB18030), not UTF-8", where=source, hint=_convert("GB18030", source))
+        encoding, hint = "GBK (GB18030)", _convert("GB18030", source)
+        if _decodes(piece, "big5"):  # long texts are mostly in one of them only
+            encoding, hint = f"{encoding} or Big5", f"{hint}; if that gives no sense, with -f BIG5"
+        raise UserError(f"the file is in {encoding}, not UTF-8", where=source, hint=hint)
+
+
+def _decodes(piece: bytes, encoding: str) -> bool:
+    """Whether `piece`, whose last character may go on in the next one, is a text in this encoding."""
+    try:
+        codecs.getincrementaldecoder(encoding)().decode(piece)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _utf16(first: bytes) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import functools
 import io
+import os
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from itertools import chain
 from typing import Any, BinaryIO
 
 from nlpctl import console
+from nlpctl.console import display
 from nlpctl.data.readers.lines import MAX_DOCUMENT
 from nlpctl.data.readers.request import ReadRequest
 from nlpctl.data.readers.row import BadRow, Row
@@ -74,7 +76,8 @@ def _records(raw: bytes, source: str, most_cells: int) -> Iterator[Record]:
             if first is not None:
                 others = [other.title for other in book.worksheets[number + 1 :]]
                 if others:
-                    _tell(source, sheet.title, tuple(others))
+                    file = display(source) if os.path.isfile(source) else source  # one note, however it is named
+                    _tell(file, sheet.title, tuple(others))
                 yield from chain([first], rows)
                 return
     finally:

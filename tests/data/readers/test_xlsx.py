@@ -97,9 +97,13 @@ def test_a_cell_far_below_the_table_is_no_row(tmp_path: Path, monkeypatch: pytes
     assert len(rows_of(tmp_path / "a.xlsx")) == len(TABLE) - 1
 
 
-def test_other_sheets_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_sheets_are_told_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     rows_of(save(tmp_path / "several.xlsx", TABLE, [["other"]]))
-    assert "of its sheets 'S0' is read; not read: 'S1'" in capsys.readouterr().err
+    rows_of(Path("several.xlsx"))
+    assert capsys.readouterr().err == "several.xlsx: of its sheets 'S0' is read; not read: 'S1'\n"
 
 
 def test_training_new_split_and_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
