@@ -49,6 +49,12 @@ def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
     return f" (did you mean {guess!r}?)" if guess is not None else ""
 
 
+def full_width_signs(text: str) -> str:
+    """To add to a hint: the signs of Chinese in `text` that may stand for others; "" for none."""
+    signs = "; ".join(f"{sign} there is full-width: write {plain}" for sign, plain in ("：:", "，,") if sign in text)
+    return f" ({signs})" if signs else ""
+
+
 def differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The names, sorted, whose values differ or exist on one side only."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))

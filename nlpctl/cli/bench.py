@@ -14,6 +14,7 @@ from nlpctl.cli.output import Json, LanguageOption, give, show_answer
 from nlpctl.config.positions import located
 from nlpctl.config.ranges import COUNT, THREADS, Range
 from nlpctl.errors import UserError
+from nlpctl.names import full_width_signs
 from nlpctl.outputs import refuse_output
 from nlpctl.report.language import say
 from nlpctl.report.text import show_table
@@ -93,7 +94,7 @@ def _parse_counts(text: str, flag: str, within: Range = COUNT) -> tuple[int, ...
     """Whole numbers separated by commas, each once. UserError for anything else."""
     words = text.split(",")
     if not all(word.strip().isdecimal() and len(word) < DIGITS and int(word) > 0 for word in words):
-        hint = "separate them by commas: 1,32"
+        hint = "separate them by commas: 1,32" + full_width_signs(text)
         raise UserError(f"expected whole numbers above 0, not {text[:40]!r}", where=flag, hint=hint)
     counts = tuple(dict.fromkeys(map(int, words)))
     for each in counts:

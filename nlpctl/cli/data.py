@@ -20,7 +20,7 @@ from nlpctl.config.positions import located
 from nlpctl.config.schema import SPLITS
 from nlpctl.console import display
 from nlpctl.errors import UserError
-from nlpctl.names import counted
+from nlpctl.names import counted, full_width_signs
 from nlpctl.report.language import say, say_counted, say_each
 from nlpctl.report.model import Table, percent
 from nlpctl.report.text import show_table
@@ -471,7 +471,8 @@ def curve(
         try:
             numbers.append(float(word))
         except ValueError:
-            raise UserError(f"{word!r} is not a number", "--shares", "--shares 0.1,0.25,0.5,1") from None
+            hint = "--shares 0.1,0.25,0.5,1" + full_width_signs(word)
+            raise UserError(f"{word!r} is not a number", "--shares", hint) from None
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.experiments.learning_curve import learning_curve
     from nlpctl.layout import REPORT

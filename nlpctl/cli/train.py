@@ -29,6 +29,7 @@ from nlpctl.console import display
 from nlpctl.errors import UserError
 from nlpctl.launch.peers import WAIT_SECONDS
 from nlpctl.layout import REPORT
+from nlpctl.names import full_width_signs
 from nlpctl.report.language import say
 from nlpctl.report.text import show_table
 from nlpctl.runtime.ranks import is_child
@@ -180,7 +181,8 @@ def _parse_seeds(text: str | None) -> list[int]:
     wrong = [word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= digits)]
     wrong = wrong or [word for word in words if int(word) > LARGEST]
     if wrong:
-        raise UserError(f"{wrong[0]!r} is not a seed", "--seeds", f"whole numbers up to {LARGEST:,}, such as 1,2,3")
+        hint = f"whole numbers up to {LARGEST:,}, such as 1,2,3{full_width_signs(wrong[0])}"
+        raise UserError(f"{wrong[0]!r} is not a seed", "--seeds", hint)
     return [int(word) for word in words]
 
 

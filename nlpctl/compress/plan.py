@@ -41,7 +41,7 @@ from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.layout import CANDIDATES, COMPRESS, EXPORT, EXPORTS, MODEL, NETWORKS, PLAN, RECIPE
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.models.source import resolve_source
-from nlpctl.names import did_you_mean, differing
+from nlpctl.names import did_you_mean, differing, full_width_signs
 from nlpctl.runtime.run_directory import RunDirectory
 
 # --------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def _chain(text: str) -> Chain:
     known, names = strategies(), [part.strip() for part in text.split("+")]
     for name in names:
         if name not in known:
-            hint = f"one of {', '.join(known)}"
+            hint = f"one of {', '.join(known)}{full_width_signs(name)}"
             raise UserError(f"there is no strategy {name!r}{did_you_mean(name, known)}", KEY, hint)
     parts = tuple(known[name] for name in names)
     for kind in StrategyKind:

@@ -45,7 +45,7 @@ from nlpctl.config.user_code import CODE_KEYS, names_of
 from nlpctl.console import display
 from nlpctl.errors import Problem, UserError
 from nlpctl.extras import install, is_installed
-from nlpctl.names import and_more, link_hint, nearest
+from nlpctl.names import and_more, full_width_signs, link_hint, nearest
 from nlpctl.outputs import READ_AGAIN, is_pipe
 
 
@@ -916,7 +916,8 @@ def _label_list(recipe: Recipe) -> Iterator[Finding]:
         if repeated:
             yield Finding((key,), f"{key} repeats {and_more(repeated, 10)}", "name each label once")
         elif len(labels) < 2:
-            yield Finding((key,), f"{key} has fewer than two labels", "name every label, or delete the key")
+            hint = "name every label, or delete the key" + full_width_signs("".join(labels))
+            yield Finding((key,), f"{key} has fewer than two labels", hint)
         if any(not label.strip() for label in labels):
             yield Finding((key,), f"{key} has a blank label", "delete it")
 
@@ -924,7 +925,7 @@ def _label_list(recipe: Recipe) -> Iterator[Finding]:
 def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
     for key, labels in _lists_of_labels(recipe):
         if isinstance(labels, str) and not os.path.isfile(labels):
-            hint = "give a file with one label per line, or a list: [neg, pos]"
+            hint = "give a file with one label per line, or a list: [neg, pos]" + full_width_signs(labels)
             yield Finding((key,), f"{key}: there is no file {display(labels)}", hint)
 
 

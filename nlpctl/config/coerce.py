@@ -13,7 +13,7 @@ from nlpctl.config.positions import ListNode, LoadLog, Mismatch, Node, ScalarNod
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.config.search_space import read_space
 from nlpctl.errors import Problem
-from nlpctl.names import nearest
+from nlpctl.names import full_width_signs, nearest
 
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}
@@ -65,12 +65,9 @@ def _section(section: type, prefix: str, node: Node | None, log: LoadLog) -> Any
     if isinstance(node, TableNode):
         entries = node.entries
     elif node is not None:
-        log.report(
-            prefix,
-            node.origin,
-            "a section is a mapping of keys to values",
-            f"keys of {prefix}: {', '.join(list(keys)[:6])}, ...",
-        )
+        hint = f"keys of {prefix}: {', '.join(list(keys)[:6])}, ..."
+        hint += full_width_signs(node.text) if isinstance(node, ScalarNode) else ""
+        log.report(prefix, node.origin, "a section is a mapping of keys to values", hint)
     for name, entry in entries.items():
         if name not in keys:
             _unknown(f"{prefix}.{name}", entry, log)
@@ -169,7 +166,7 @@ def _unknown(dotted: str, node: Node, log: LoadLog) -> None:
     near = nearest_key(dotted) if len(log.problems) < _GUESSED else None  # a guess takes milliseconds
     log.broken |= {dotted} | ({near} if near else set())
     hint = _FORMER.get(dotted) or (f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys")
-    log.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
+    log.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint + full_width_signs(dotted)))
 
 
 def _expected(key: Key) -> str:

@@ -18,6 +18,7 @@ import yaml
 from nlpctl.config.schema import Origin, Recipe
 from nlpctl.console import display
 from nlpctl.errors import NeedsRestart, Problem, UserError
+from nlpctl.names import full_width_signs
 
 PICKLED = b"\x80"  # how weights files of Paddle begin; no text in UTF-8 does
 MAX_BYTES = 1_000_000  # a recipe is a page of text; a data file given by mistake is not
@@ -83,11 +84,9 @@ def read_yaml(path: Path, problems: list[Problem], opened: Path | None = None) -
     if node is None:
         raise UserError("the recipe is empty", where=name, hint="write at least: task: sequence_classification")
     if not isinstance(node, TableNode):
-        raise UserError(
-            "a recipe is a mapping of keys to values",
-            where=f"{name}:1",
-            hint="write lines such as `task: sequence_classification`",
-        )
+        hint = "write lines such as `task: sequence_classification`"
+        hint += full_width_signs(node.text) if isinstance(node, ScalarNode) else ""
+        raise UserError("a recipe is a mapping of keys to values", where=f"{name}:1", hint=hint)
     return node
 
 
@@ -144,7 +143,11 @@ def _syntax_error(error: yaml.MarkedYAMLError, name: str, source: str) -> UserEr
         if mark is not None and source[: mark.index].rpartition("\n")[2].strip():
             return UserError("a tab before a # is no space for YAML", where=where, hint="put a space before the #")
         return UserError("a tab cannot indent YAML", where=where, hint="indent with spaces")
-    return UserError(f"not valid YAML: {text}{_context(error)}", where=where, hint=_syntax_hint(text))
+    hint = _syntax_hint(text)
+    if mark is not None:
+        first = (error.context_mark or mark).line
+        hint += full_width_signs("".join(source.splitlines()[first : mark.line + 1]))
+    return UserError(f"not valid YAML: {text}{_context(error)}", where=where, hint=hint)
 
 
 def _context(error: yaml.MarkedYAMLError) -> str:

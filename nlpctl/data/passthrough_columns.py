@@ -12,7 +12,7 @@ from nlpctl.data.readers.row import BadRow, Row
 from nlpctl.data.rows.examples import ExampleReader
 from nlpctl.data.rows.task_rows import TaskRows
 from nlpctl.errors import UserError
-from nlpctl.names import did_you_mean, listed
+from nlpctl.names import did_you_mean, full_width_signs, listed
 from nlpctl.spelling import option
 
 BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
@@ -46,7 +46,8 @@ class PassthroughColumns:
                 raise UserError(message, where, f"give {option('keep', name)}, or @[keep] with names from this list")
             if name not in values:
                 message = f"there is no {name!r} to keep{did_you_mean(name, values)}; the keys are {listed(values)}"
-                raise UserError(message, where, "give @[keep] names from this list, all, or none")
+                hint = f"give @[keep] names from this list, all, or none{full_width_signs(name)}"
+                raise UserError(message, where, hint)
 
 
 KEEP_ALL, KEEP_NONE = PassthroughColumns(None), PassthroughColumns(())

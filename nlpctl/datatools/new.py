@@ -33,7 +33,7 @@ from nlpctl.errors import Interrupted, NlpctlError, Problem, UserError
 from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, lies_here, named_encoder
 from nlpctl.models.source import resolve_source
-from nlpctl.names import did_you_mean, link_hint, listed, listed_with_guess, nearest_file
+from nlpctl.names import did_you_mean, full_width_signs, link_hint, listed, listed_with_guess, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.report.language import Later, later, say
 from nlpctl.runtime.device import usable_gpu
@@ -361,8 +361,9 @@ def _refuse_unknown_columns(preview: Preview, columns: Mapping[str, str]) -> Non
 def _known_column(preview: Preview, name: str) -> None:
     names = [column.name for column in preview.columns]
     if name not in (*names, NONE):
+        hint = "name one of them: @[columns=text=COLUMN,label=COLUMN]" + full_width_signs(name)
         message = f"no column {name!r}: the columns are {listed_with_guess(names, name)}"
-        raise UserError(message, where=str(preview.path), hint="name one of them: @[columns=text=COLUMN,label=COLUMN]")
+        raise UserError(message, where=str(preview.path), hint=hint)
 
 
 def _refuse_other_columns(previews: dict[str, Preview], columns: Mapping[str, str], task: TaskInfo) -> list[Later]:

@@ -312,8 +312,8 @@ def learning_curve_result(
     told = _told(curve, rows, more, ends, (double - whole, tuple(end - whole for end in double_interval)))
     if len(scores := {value for _, _, values in scored for value in values}) == 1:
         told = later(
-            "All runs score {:.4f}, however few rows they had: more will not raise it, or the models learn nothing; look "
-            "at what one of them answers.",
+            "All runs score {:.4f}, however few rows they had: more will not raise it, or the models learn nothing; "
+            "look at what one of them answers.",
             *scores,
         )
     return LearningCurveResult(

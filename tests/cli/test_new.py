@@ -510,6 +510,7 @@ def test_a_column_can_be_left_out(nlpctl, table) -> None:
         (["new", "reviews.tsv", "--task", "token_classification"], "--columns tokens=COLUMN: needed"),
         (["new", "reviews.tsv", "--model", "./gone"], "no such model folder"),
         (["new", "reviews.tsv", "--dev", "numbers.tsv"], "no column 'review'"),
+        (["new", "reviews.tsv", "--columns", "text=review，label=stars"], "(， there is full-width: write ,)"),
         (["new", "gbk.tsv"], "gbk.tsv: the file is in GBK (GB18030), not UTF-8\n  -> convert it: iconv -f GB18030"),
         (["new", "."], "which of them is the training file?"),
     ],
@@ -517,7 +518,7 @@ def test_a_column_can_be_left_out(nlpctl, table) -> None:
 def test_what_cannot_be_known_names_the_flag(words: list[str], told: str, nlpctl, table, folder: Path) -> None:
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     table("numbers.tsv", ["a", "b"], [(number, number / 7) for number in range(9)])
-    (folder / "gbk.tsv").write_bytes("text\tlabel\n房间很好\t1\n房间很大\t0\n".encode("gbk"))
+    (folder / "gbk.tsv").write_bytes("text\tlabel\n全部人很好\t1\n房间很大\t0\n".encode("gbk"))
     ended = nlpctl(*words)
     assert ended.code == 2 and told in ended.err, ended.err
     assert not list(folder.glob("*.yaml")) and not list(folder.glob(".staging*"))
