@@ -43,7 +43,7 @@ from nlpctl.compress.timing import (
 )
 from nlpctl.compress.user_code import Rows, user_scores
 from nlpctl.config.paths import dataset_files
-from nlpctl.config.recipe_of import recipe_for_export
+from nlpctl.config.recipe_of import answering_like, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.user_code import module_file
 from nlpctl.data.open_split import files_of, has_split, open_split
@@ -80,8 +80,8 @@ BUSY = 1.0  # load above the number of cores; the previous candidate may still c
 class Scorer:
     """Scores export folders one after the other. Use it as a context: it holds the reference's process.
 
-    The recipe gives data, device and threads; text is encoded with each folder's own recipe. Results are cached as
-    files in `scores`.
+    The recipe gives data, device and threads; each folder reads text and answers as it says itself, since best/ will.
+    Results are cached as files in `scores`.
     """
 
     def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
@@ -253,7 +253,7 @@ class Scorer:
     def _process(self, folder: Path, choice: Choice) -> TimedProcess:
         texts = TimedRows(None, self.timing.rows, None)
         if folder not in self._recipes:
-            self._recipes[folder] = recipe_for_export(self.recipe, folder)
+            self._recipes[folder] = answering_like(self.recipe, recipe_of(folder, named_by=self.recipe))
         candidate = TimedModel(f"{folder.name}, {choice.name}", str(folder), self._recipes[folder], choice)
         return TimedProcess(candidate, texts, self.timing.batch_sizes)
 

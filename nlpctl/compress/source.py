@@ -10,12 +10,14 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
+from nlpctl.data.rows.labels import LabelSet
 from nlpctl.errors import RunFailed, UserError, of_the_machine
 from nlpctl.export.strategies import BY_STRATEGY
 from nlpctl.extras import require_onnx
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
 from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST, REPORTS
 from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.folder import make_description, read_trained_description, write_description
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runtime.versions import graph_versions
 
@@ -23,15 +25,29 @@ NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
 _WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdmodel", ".pdiparams", ".onnx", ".info", ".index.json")
 
 
-def copy_fp32(export: Path, folder: Path) -> None:
-    """The manifest of the export without its 8-bit graphs. UserError if it holds no fp32 graph."""
+def copy_fp32(recipe: Recipe, export: Path, folder: Path) -> None:
+    """The export without its 8-bit graphs, reading text and answering as `recipe` says.
+
+    UserError if it holds no fp32 graph.
+    """
     manifest = read_manifest(export)
     kept = require_fp32(manifest, export)
     dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
     copy_files(export, folder, dropped)
+    describe(recipe, folder)
     # What was found out about the export as a whole does not hold for a part of it.
     of_part = dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None, speeds=None, dev=None)
-    write_manifest(folder, of_part)
+    write_manifest(folder, dataclasses.replace(of_part, max_seq_length=recipe.data.max_seq_length))
+
+
+def describe(recipe: Recipe, folder: Path) -> None:
+    """Have the copy of an export or a model folder read text and answer as `recipe`, that of the command, says."""
+    from nlpctl.tasks.base import trained_task
+
+    found = read_trained_description(folder)
+    recipe = dataclasses.replace(recipe, model=recipe_of(folder).model)  # the network is that of the source
+    task = trained_task(recipe, LabelSet(found.labels), found.thresholds, found.calibration)
+    write_description(folder, make_description(recipe, found.labels, task.thresholds, found.calibration))
 
 
 def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
@@ -68,6 +84,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     for path in described.iterdir():
         if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in left:
             shutil.copyfile(path, folder / path.name)
+    describe(recipe, folder)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
     task, own = task_and_encoder(folder, recipe)[0], recipe_of(folder)

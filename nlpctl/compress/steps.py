@@ -258,7 +258,7 @@ class StepExecutor:
             import_static(self.recipe, prefix, self.source, folder)
             add_onnx(folder)
         elif resolve_source(self.source).kind == "export":
-            copy_fp32(Path(self.source), folder)
+            copy_fp32(self.recipe, Path(self.source), folder)
             add_onnx(folder)
         else:
             self._export(step, self.recipe, self.source, folder, final)

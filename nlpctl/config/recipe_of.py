@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.keys import keys_of, use_of
+from nlpctl.config.keys import all_keys, keys_of, use_of
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import DataSection, ModelSection, Recipe, with_value
+from nlpctl.config.schema import DataSection, ModelSection, Recipe, value_of, with_value
 from nlpctl.config.user_code import of_folder, with_names_of
 from nlpctl.errors import UserError
 
@@ -40,6 +40,15 @@ def read_like(recipe: Recipe, own: Recipe) -> Recipe:
     return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
 
 
+def answering_like(recipe: Recipe, own: Recipe) -> Recipe:
+    """`recipe`, reading text and answering as a folder does that has the recipe `own`, also where a flag says
+    otherwise."""
+    names = [name for name in all_keys() if use_of(name).role == "answers"]
+    origins = {name: origin for name, origin in recipe.origins.items() if name not in names}
+    answering = with_settings(read_like(recipe, own), {name: value_of(own, name) for name in names})
+    return dataclasses.replace(answering, origins=origins)
+
+
 def with_reading(data: DataSection, own: DataSection) -> DataSection:
     """`data`, read as a network reads text whose recipe has the section `own`."""
     tokens = [name for name in keys_of(DataSection, "data") if use_of(f"data.{name}").role == "tokens"]
@@ -47,9 +56,12 @@ def with_reading(data: DataSection, own: DataSection) -> DataSection:
 
 
 def with_process_of(own: Recipe, recipe: Recipe) -> Recipe:
-    """`own`, the recipe that a network was trained with, for the process that `recipe`, that of the command, asks
-    for."""
-    return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
+    """`own`, the recipe that a network of this command was trained with, for the process that `recipe`, that of the
+    command, asks for. What a flag says goes before what the training found out, such as thresholds."""
+    flags = {key: origin for key, origin in recipe.origins.items() if origin.by_flag}
+    return dataclasses.replace(
+        own, runtime=recipe.runtime, inference=recipe.inference, origins={**own.origins, **flags}
+    )
 
 
 def with_student(recipe: Recipe) -> Recipe:

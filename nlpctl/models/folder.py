@@ -119,6 +119,11 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, description: M
 def save_description(folder: Path, tokenizer: Any, description: ModelDescription) -> None:
     """Write what a model folder or an export holds next to its network and config: its tokenizer and description."""
     tokenizer.save_pretrained(str(folder))
+    write_description(folder, description)
+
+
+def write_description(folder: Path, description: ModelDescription) -> None:
+    """labels.json, task.json, calibration.json where there is one, and copies of the files that the recipe names."""
     for name, path in description.files.items():
         shutil.copyfile(path, folder / name)
     write_labels(folder, description.labels, description.thresholds)

@@ -15,7 +15,7 @@ from made_runs import make_run
 from nlpctl.compress import scorer as score_candidates
 from nlpctl.compress.scorer import Scorer, largest_difference
 from nlpctl.compress.timing import Timing
-from nlpctl.config.recipe_of import recipe_for_export
+from nlpctl.config.recipe_of import answering_like, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
@@ -155,6 +155,6 @@ def test_a_student_reads_text_its_own_way(run, original, tmp_path):
     student = candidate(original, tmp_path / "student")
     task = student / "task.json"
     task.write_text(task.read_text().replace('"max_seq_length": 24', '"max_seq_length": 12'))
-    recipe = recipe_for_export(run, student)
+    recipe = answering_like(run, recipe_of(student))
     assert (recipe.data.max_seq_length, run.data.max_seq_length) == (12, 24)
     assert (recipe.data.dev, recipe.data.columns, recipe.runtime) == (run.data.dev, run.data.columns, run.runtime)

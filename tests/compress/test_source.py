@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import hashlib
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compress.plan import check_plan, make_plan, static_model, write_plan
+from nlpctl.compress.source import copy_fp32, import_static
 from nlpctl.compress.steps import StepExecutor, int8_batches
 from nlpctl.compress.strategies import FP32_EXPORT
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import answering_like, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.engines.choice import Choice, open_choice
 from nlpctl.engines.trained import load_network
@@ -26,7 +29,9 @@ from nlpctl.export.strategies import CalibrationRows, OrtStatic, Step
 from nlpctl.layout import CANDIDATES, EXPORTS
 from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.models.find import find_trained_model
+from nlpctl.models.folder import read_labels, tune_labels
 from nlpctl.runtime.process import set_up_process
+from nlpctl.tasks.base import task_and_encoder
 
 ORIGINAL = Step(EXPORTS, "original", FP32_EXPORT)
 
@@ -73,6 +78,54 @@ def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp
     batches = int8_batches(everything, given(run, exported), tmp_path / "exports" / "original")
     rows = Path(run.data.train[0]).read_text(encoding="utf-8").splitlines()
     assert sum(len(batch["input_ids"]) for batch in batches) == len(rows)
+
+
+@pytest.fixture(scope="session")
+def tagging(tmp_path_factory: pytest.TempPathFactory) -> tuple[Recipe, Path]:
+    """A run of several labels with thresholds, and an export of it."""
+    run = make_run(tmp_path_factory.mktemp("tagging"), "multi_label_classification")
+    model = run.run_dir / "model"
+    tune_labels(model, read_labels(model)[0], (0.2, 0.3, 0.4))
+    export(run, find_trained_model(run), ExportRequest(rows=8), output=model.parent / "export")
+    return run, model.parent / "export"
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_a_copied_graph_answers_as_the_command_says(tagging, tmp_path, static):
+    """By what is in the folder best/ answers, wherever it is copied to."""
+    run, exported = tagging
+    short, strict = Override("data.max_seq_length", "6", "--set"), Override("decode.threshold", "0.9", "--set")
+    made = tmp_path / "exports" / "original"
+    for flags, thresholds in (((short, strict), None), ((short,), (0.2, 0.3, 0.4))):
+        recipe = load_recipe(exported, flags, "apply")
+        if static:
+            import_static(recipe, exported / "model", str(exported), _empty(made))
+        else:
+            copy_fp32(recipe, exported, _empty(made))
+        own = recipe_of(made)
+        assert own.data.max_seq_length == read_manifest(made).max_seq_length == 6
+        assert own.decode.threshold == (0.5 if thresholds else 0.9) and read_labels(made)[1] == thresholds
+    assert read_labels(exported)[1] == (0.2, 0.3, 0.4) and recipe_of(exported).data.max_seq_length == 24
+
+
+def test_a_flag_goes_before_the_thresholds_of_a_trained_network(tagging, tmp_path):
+    run, _ = tagging
+    network = tmp_path / "networks" / "width-0.75"
+    shutil.copytree(run.run_dir, network, ignore=lambda *_: ["export"])
+    recipe = load_recipe(run.run_dir, [Override("decode.threshold", "0.5", "--set")], "apply")
+    step = Step(EXPORTS, "width-0.75", FP32_EXPORT, ("networks/width-0.75",))
+    for folder, command, thresholds in (("flag", recipe, None), ("none", run, (0.2, 0.3, 0.4))):
+        executor = StepExecutor(command, set_up_process(run), "unread", tmp_path)
+        executor.make(step)
+        made = (tmp_path / step.folder).rename(tmp_path / folder)
+        assert read_labels(made)[1] == thresholds
+        assert task_and_encoder(made, answering_like(recipe, recipe_of(made)))[0].thresholds == thresholds
+
+
+def _empty(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
 
 
 def test_graphs_in_8_bits_do_not_count(run, exported, tmp_path):
