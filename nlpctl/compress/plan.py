@@ -22,11 +22,11 @@ from nlpctl.checksums import sha256_of, sums_of
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import all_keys, use_of
-from nlpctl.config.paths import dataset_files
-from nlpctl.config.schema import SPLITS, ModelSection, Recipe
+from nlpctl.config.paths import dataset_files, files_beside_rows, inputs_of
+from nlpctl.config.schema import SPLITS, Recipe
 from nlpctl.config.user_code import module_file
 from nlpctl.data.open_split import files_of
-from nlpctl.documents import Document
+from nlpctl.documents import Document, left_out
 from nlpctl.errors import UserError
 from nlpctl.export.strategies import (
     KEY,
@@ -226,8 +226,8 @@ class CompressionPlan(Document):
     same. It marks the folder as one of nlpctl's.
 
     `source`: folder or name of the model; `sha256`: of its files, by name, and of the rows (`data`), of the files of a
-    named data set (`dataset`) and of those that networks depend on (`networks`), by path. `settings`: the keys that
-    decide about folders, with values.
+    named data set (`dataset`), of what rows and answers depend on besides (`further`) and of what networks depend on
+    (`networks`), by path. `settings`: the keys that decide about folders, with values.
     """
 
     FORMAT: ClassVar[int | None] = 2
@@ -237,6 +237,7 @@ class CompressionPlan(Document):
     sha256: Mapping[str, str]
     data: Mapping[str, str]
     dataset: Mapping[str, str] | None = None  # older plans do not have it
+    further: Mapping[str, str] | None = left_out()  # nor this; their `networks` lack some files, too
     networks: Mapping[str, str]
     settings: Mapping[str, Any]
 
@@ -258,6 +259,7 @@ def make_plan(recipe: Recipe, source: Path | str, static: Path | None = None) ->
         sha256={path.name: sha256_of(path) for path in files},
         data=sums_of(path for _, path in data_files(recipe)),
         dataset=sums_of(dataset_files(recipe)),
+        further=sums_of(path for _, path in files_beside_rows(recipe) if path.is_file()),
         networks=sums_of(path for _, path in files_of_networks(recipe)),
         settings=settings | _of_student(recipe),
     )
@@ -285,7 +287,11 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
         raise UserError(f"holds compressed models of {what}", str(folder), hint)
     trained = training and _is_trained(folder)
     files = [("the data", old.data, plan.data), ("the data", old.dataset, plan.dataset)]
-    files += [("the files that networks depend on", old.networks, plan.networks)] if trained else []
+    files += [("the files that labels and answers depend on", old.further, plan.further)]
+    if trained:
+        is_older = old.further is None  # and its list of them may be short
+        known = {name: value for name, value in plan.networks.items() if name in old.networks or not is_older}
+        files += [("the files that networks depend on", old.networks, known)]
     for what, was, is_now in files:
         if was is None or is_now is None:
             continue
@@ -310,7 +316,7 @@ def carried_over(folder: Path, plan: CompressionPlan) -> CompressionPlan:
     old = CompressionPlan.load(folder / PLAN)
     rest = {name: value for name, value in plan.settings.items() if not _is_of_training(name)}
     trained = {name: value for name, value in old.settings.items() if _is_of_training(name)}
-    return replace(plan, networks=old.networks, settings=rest | trained)
+    return replace(plan, networks=old.networks, further=old.further, settings=rest | trained)
 
 
 def write_plan(folder: Path, plan: CompressionPlan) -> None:
@@ -402,40 +408,28 @@ def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
 
 
 def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
-    """All files that networks depend on: those of a distillation, its student's model, compression.criterion.
+    """All files that networks depend on: those that section distillation names, those of the student's own model, and
+    the modules of criteria.
 
     Each with the place that names it (Recipe.where); the files of a student's model with the student's recipe.
     """
-    section, student = recipe.distillation, recipe.student
-    files = [(recipe.where("distillation.unlabelled"), Path(path)) for path in section.unlabelled]
-    if section.student is None:
-        files += _files_of_model(section.model, "distillation.model", recipe)
-    else:
-        files.append((recipe.where("distillation.student"), Path(section.student)))
-        files += [] if student is None else _files_of_model(student.model, "model", student)
-    files += _module_file(recipe, "compression.criterion", recipe.compression.criterion)
+    student = recipe.student
+    named = [(recipe.where(key), key, path) for path, key in inputs_of(recipe) if key.startswith("distillation.")]
+    files = _module_file(recipe, "compression.criterion", recipe.compression.criterion)
     files += _module_file(recipe, "training.criterion", recipe.training.criterion)
+    if student is not None:
+        named += [(student.where(key), key, path) for path, key in inputs_of(student) if key.startswith("model.")]
+        files += _module_file(student, "training.criterion", student.training.criterion)
+    files += [(where, file) for where, key, path in named for file in _files_in(Path(path), key)]
     return [(where, path) for where, path in files if path.is_file()]
 
 
-def _files_of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, Path]]:
-    """The files named by a model section, `key` of `recipe`, including files in its folders."""
-    scratch = model.from_scratch
-    names = [
-        ("embeddings", model.embeddings),
-        ("from_scratch.dictionaries", None if scratch is None else scratch.dictionaries),
-        *((f"set_parameters.{name}", value) for name, value in model.set_parameters.items()),
-        ("add_tokens", model.add_tokens),
-    ]
-    paths = [(name, Path(value)) for name, value in names if isinstance(value, str)]
-    if model.name_or_path is not None and Path(model.name_or_path).is_dir():
-        folder = resolve_source(model.name_or_path).folder
-        paths += [] if folder is None else [("name_or_path", folder)]
-    return [
-        (recipe.where(f"{key}.{name}"), file)
-        for name, path in paths
-        for file in (parts_of(path) if path.is_dir() else [path])
-    ]
+def _files_in(path: Path, key: str) -> list[Path]:
+    """A file that `key` names, or the files of a folder, which may be that of a run."""
+    if not path.is_dir():
+        return [path]
+    folder = resolve_source(str(path)).folder if key.endswith("name_or_path") else path
+    return [] if folder is None else parts_of(folder)
 
 
 def _module_file(recipe: Recipe, key: str, name: str | None) -> list[tuple[str, Path]]:

@@ -42,7 +42,7 @@ from nlpctl.compress.timing import (
     time_last_round,
 )
 from nlpctl.compress.user_code import Rows, user_scores
-from nlpctl.config.paths import dataset_files
+from nlpctl.config.paths import dataset_files, files_beside_rows
 from nlpctl.config.recipe_of import answering_like, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.user_code import module_file
@@ -402,11 +402,13 @@ def score_key(
     `how`: further settings of scoring, JSON-ready. Data files count by size and modification time.
     """
     files = [*map(Path, files_of(recipe.data, split)), *dataset_files(recipe)]
+    files += [path for _, path in files_beside_rows(recipe)]
+    size = recipe.training.per_device_eval_batch_size  # int8 rounds by the largest number of a batch
     parts = [
         [_sums(folder, choice) for folder, choice in graphs],
         [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
         *map(_function, (recipe.data.reader, *recipe.data.map, *recipe.data.filter)),
-        [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
+        [how, _function(recipe.compression.evaluate), size, recipe.inference.tensorrt],
         asdict(conditions),
     ]
     return sha256_of_text(json.dumps(parts, default=str))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.distributions import is_distribution
 from nlpctl.config.hub_names import PREFIXES
-from nlpctl.config.keys import keys_with_path
+from nlpctl.config.keys import keys_with_path, use_of
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import ModelSection
 from nlpctl.layout import EXPORT_MANIFEST, PLAN, SERIES, TASK, is_run
@@ -53,6 +53,13 @@ def further_files(recipe: Recipe) -> list[Path]:
     for file in files:
         refuse_not_utf8(file)  # a run's manifest names them
     return files
+
+
+def files_beside_rows(recipe: Recipe) -> list[tuple[str, Path]]:
+    """What rows and answers depend on beside the data files, such as lists of labels or terms; each with its key."""
+    data = ("data.train", "data.dev", "data.test", "data.dataset")
+    of_answers = [(key, Path(text)) for text, key in inputs_of(recipe) if use_of(key).role in ("rows", "answers")]
+    return [(key, path) for key, path in of_answers if key not in data]
 
 
 def inputs_of(recipe: Recipe) -> Iterator[tuple[str, str]]:

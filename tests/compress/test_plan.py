@@ -231,6 +231,57 @@ def test_rows_of_a_data_folder_count(tmp_path, source):
         check(out, recipe, source)
 
 
+@pytest.mark.parametrize("key", ["data.labels", "data.numbered_labels", "decode.terms", "masking.dictionary"])
+def test_files_that_labels_and_answers_depend_on_count(tmp_path, source, key):
+    file = tmp_path / "names.txt"
+    file.write_text("no\nyes\n")
+    recipe = recipe_in(tmp_path, f"{key}={file}")
+    out, scores = planned(tmp_path / "out", recipe, source), score_key(recipe, [], "dev", None, HERE)
+    check(out, recipe, source)
+    assert score_key(recipe, [], "dev", None, HERE) == scores
+    file.write_text("yes\nno\n\n")
+    assert score_key(recipe, [], "dev", None, HERE) != scores
+    with pytest.raises(UserError, match=r"labels and answers depend on changed .*names\.txt"):
+        check(out, recipe, source)
+    as_of_an_earlier_version(out)
+    check(out, recipe, source)
+
+
+def as_of_an_earlier_version(out: Path) -> None:
+    """plan.json lists no files of labels and answers, and not all that networks depend on."""
+    plan = json.loads((out / "plan.json").read_text())
+    del plan["further"]
+    plan["networks"] = {name: value for name, value in plan["networks"].items() if name.endswith("student.yaml")}
+    (out / "plan.json").write_text(json.dumps(plan))
+
+
+@pytest.mark.parametrize("changed", ["loss_of_mine.py", "words.txt"])
+def test_all_files_of_a_student_count(tmp_path, source, monkeypatch, changed):
+    (tmp_path / "loss_of_mine.py").write_text("def loss(outputs, labels): return 0.1\n")
+    (tmp_path / "words.txt").write_text("a\nb\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    student = tmp_path / "student.yaml"
+    model = STUDENT.replace("bilstm", "bilstm, vocabulary: words.txt")
+    student.write_text(f"{model}training: {{criterion: 'loss_of_mine:loss'}}\n")
+    recipe = recipe_in(tmp_path, f"distillation.student={student}")
+    out = planned(tmp_path / "out", recipe, source)
+    (out / TRAINED).mkdir(parents=True)
+    check(out, recipe, source)
+    with (tmp_path / changed).open("a") as stream:
+        stream.write("\n")
+    with pytest.raises(UserError, match=f"the files that networks depend on changed .*{changed}"):
+        check(out, recipe, source)
+    as_of_an_earlier_version(out)
+    check(out, recipe, source)
+    write_plan(out, carried_over(out, make_plan(recipe, source)))  # by a command that trains nothing
+    check(out, recipe, source)
+
+
+def test_a_score_depends_on_the_size_of_batches(tmp_path):
+    small, large = (recipe_in(tmp_path, f"training.per_device_eval_batch_size={size}") for size in (1, 64))
+    assert score_key(small, [], "dev", None, HERE) != score_key(large, [], "dev", None, HERE)
+
+
 def test_a_card_is_no_change_of_the_model(tmp_path, source):
     recipe = recipe_in(tmp_path)
     out = planned(tmp_path / "out", recipe, source)
