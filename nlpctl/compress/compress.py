@@ -230,7 +230,7 @@ class _Compression:
         # By folder of a step:
         self.rows: dict[str, tuple[CandidateScore, ...]] = {}  # of every candidate that is scored
         self.failures: dict[str, tuple[Failure, ...]] = {}  # for the report; "test" has that of the score on test
-        self.lost: dict[str, NlpctlError] = {}  # what could not be made, or not in time, and needs no further try
+        self.lost: dict[str, NlpctlError] = {}  # what gave no row, or not in time, and needs no further try
         self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
         self.last_round: LastRound | None = None
         self.best_written: str | None = None  # the row that best/ was made from
@@ -250,14 +250,15 @@ class _Compression:
         return dataclasses.replace(self.choose_and_report(on_test=True), failed=self.failed())
 
     def failed(self) -> NlpctlError | None:
-        """The first error, if nothing that was asked for could be made; None: something was, or there was no time."""
+        """The first error, if nothing that was asked for could be made and scored; None: something was, or there was no
+        time."""
         _, *others = self.steps.values()  # the first is the uncompressed network
         errors = [self.lost.get(step.folder) for step in others if step.scored]
         if not errors or any(error is None or isinstance(error, TimeIsUp) for error in errors):
             return None
         if any(chain.makes_nothing for chain in self.chains):
             return None  # bf16 is a way to run the uncompressed network, which is scored
-        return next(iter(self.lost.values()))
+        return next(error for folder, error in self.lost.items() if folder in self.steps)
 
     def existing_folders(self) -> list[str]:
         """The complete folders of the table, of earlier commands too; hidden ones are incomplete."""
@@ -270,9 +271,10 @@ class _Compression:
         try:
             with self.spending(self.to_score(self.steps[name]) if name in self.steps else 0.0):
                 scored = self.scorer.score(folder)
-        except NlpctlError as error:  # the folder was damaged after it was made
+        except NlpctlError as error:  # it was damaged after it was made, or no engine here runs it
             console.warn(f"{folder.name}: {error}")
             self.failures[name] = (Failure(folder.name, "", str(error)),)
+            self.lost[name] = error
             return
         # stored scores name the old path if the folder was moved since
         self.rows[name] = tuple(dataclasses.replace(row, folder=str(folder)) for row in scored.rows)
@@ -281,6 +283,8 @@ class _Compression:
             if degenerate_reason(self.recipe.task, self.reference.report) is None:  # else no candidate can be of use
                 warn_of_degenerate(self.recipe.task, {"dev": row.report}, row.name)
         self.failures[name] = scored.failures
+        if not scored.rows:
+            self.lost[name] = RunFailed("every engine failed with it", str(folder), "the messages above say why")
         self.tick()
 
     # -- how far it is -----------------------------------------------------------------------

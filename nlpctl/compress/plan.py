@@ -39,6 +39,7 @@ from nlpctl.export.strategies import (
 )
 from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
 from nlpctl.layout import CANDIDATES, COMPRESS, EXPORT, EXPORTS, MODEL, NETWORKS, PLAN, RECIPE
+from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.model_manifest import is_part, parts_of
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean, differing, full_width_signs
@@ -208,6 +209,11 @@ def is_made(output: Path, step: Step) -> bool:
     if not step.is_network:
         return (output / step.folder).is_dir()
     return RunDirectory(output / step.folder).is_finished
+
+
+def read_made(folder: Path) -> ExportManifest:
+    """export.json of a folder that was made. UserError: it was damaged since, and is not made again by itself."""
+    return read_manifest(folder, repair=f"delete {folder} and run the same command again")
 
 
 # -- 3. plan.json ----------------------------------------------------------------------------------

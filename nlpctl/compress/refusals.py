@@ -34,6 +34,7 @@ from nlpctl.compress.plan import (
     data_files,
     files_of_networks,
     is_made,
+    read_made,
     static_model,
 )
 from nlpctl.compress.source import require_fp32
@@ -301,7 +302,7 @@ def refuse_graphs(request: CompressRequest) -> dict[str, UserError]:
     UserError if that leaves nothing that could be made or scored."""
     folder, steps = request.folder, request.steps
     original, *others = steps.values()
-    manifest = read_manifest(folder / original.folder)
+    manifest = read_made(folder / original.folder)
     context = GraphBuildContext(folder / original.folder, manifest.graphs, folder, rows=tuple)
     refused: dict[str, UserError] = {}
     lost: set[str] = set()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.checksums import sha256_of, sha256_of_text
+from nlpctl.compress.plan import read_made
 from nlpctl.compress.scores import (
     USER_SCORE,
     CandidateScore,
@@ -55,7 +56,7 @@ from nlpctl.errors import NlpctlError, UserError
 from nlpctl.extras import is_installed
 from nlpctl.files import remove_leftovers
 from nlpctl.inference.timed_process import Subject, TimedModel, TimedProcess, TimedRows
-from nlpctl.models.export_folder import read_checked_manifest, read_manifest
+from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.report.model import MB
 from nlpctl.runtime.machine import physical_cores
 from nlpctl.runtime.process import ProcessSetup
@@ -108,10 +109,13 @@ class Scorer:
     def score(self, folder: Path) -> Scored:
         """A row per engine and precision that can run the export `folder` here; a failure loses only its own row.
 
-        UserError if the folder is not an export or is damaged.
+        UserError if the folder is not an export or is damaged, or if no engine here runs it.
         """
+        choices = _choices(folder, self.setup)
+        if not choices:
+            raise _no_engine(folder, self.setup)
         rows, failures = [], []
-        for choice in _choices(folder, self.setup):
+        for choice in choices:
             try:
                 rows.append(self._row(folder, choice))
             except NlpctlError as error:
@@ -319,7 +323,17 @@ def _embedding_mb(subject: Subject, program: Path) -> float | None:
 def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:
     from nlpctl.engines.choice import runnable_here
 
-    return runnable_here(read_manifest(folder), setup)
+    return runnable_here(read_made(folder), setup)
+
+
+def _no_engine(folder: Path, setup: ProcessSetup) -> UserError:
+    from nlpctl.engines.choice import all_choices, obstacle, this_machine
+
+    first, machine = all_choices(read_checked_manifest(folder))[0], this_machine(setup)
+    problem = obstacle(first.engine, first.precision, machine)
+    assert problem is not None
+    hint = "install what is missing, or run the same command on a machine that can"
+    return UserError(f"no engine here runs it: {problem.message}", str(folder), hint)
 
 
 def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:

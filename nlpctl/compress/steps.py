@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
-from nlpctl.compress.plan import static_model
+from nlpctl.compress.plan import read_made, static_model
 from nlpctl.compress.source import add_onnx, copy_files, copy_fp32, import_static
 from nlpctl.config.recipe_of import read_like, recipe_of, with_process_of, with_settings
 from nlpctl.config.schema import Recipe
@@ -33,7 +33,7 @@ from nlpctl.export.strategies import BY_STRATEGY, ORIGINAL, GraphBuildContext, S
 from nlpctl.extras import require_onnx
 from nlpctl.files import remove_leftovers_of, staged_dir, staging_prefix, writing
 from nlpctl.layout import EXPORTS, MODEL
-from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
+from nlpctl.models.export_folder import ExportManifest, write_manifest
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.lock import LET_GO, wait_until_free
@@ -291,7 +291,7 @@ class StepExecutor:
         export = f"{EXPORTS}/{step.name.partition('+')[0]}"
         own = self._own_recipe(export)
         reading = read_like(self.recipe, own)
-        manifest = read_manifest(origin)
+        manifest = read_made(origin)
         copy_files(origin, folder, {name for graph in manifest.graphs for name in graph.files})
         context = GraphBuildContext(
             origin=origin,
@@ -327,7 +327,7 @@ class StepExecutor:
             from nlpctl.tasks.base import task_and_encoder
 
             folder, setup = self.output / export, self.setup
-            manifest = read_manifest(folder)
+            manifest = read_made(folder)
             task, encoder = task_and_encoder(folder, recipe)
             readers = task_rows(recipe.task, recipe.data)
             rows = rows_to_compare(readers, None, encoder.tokenizer, ROWS, masked=task.masks_inputs)

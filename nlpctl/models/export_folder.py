@@ -147,13 +147,13 @@ def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[
     replace(manifest, sha256=sums).save(folder / EXPORT_MANIFEST)
 
 
-def read_manifest(folder: Path) -> ExportManifest:
-    """Read export.json and compare every file with its checksum.
+def read_manifest(folder: Path, repair: str = ExportManifest.REPAIR) -> ExportManifest:
+    """Read export.json and compare every file with its checksum. `repair`: what to do where they differ.
 
     UserError: a file is missing or altered, export.json is damaged, or from a newer nlpctl.
     """
-    manifest = _read(folder)
-    check_sums(folder, manifest.sha256, "export", EXPORT_MANIFEST, ExportManifest.REPAIR)
+    manifest = _read(folder, repair)
+    check_sums(folder, manifest.sha256, "export", EXPORT_MANIFEST, repair)
     return manifest
 
 
@@ -174,10 +174,10 @@ def refuse_foreign_files(folder: Path) -> None:
     refuse_foreign(folder, (*listed, EXPORT_MANIFEST, *REPORTS))
 
 
-def _read(folder: Path) -> ExportManifest:
+def _read(folder: Path, repair: str = ExportManifest.REPAIR) -> ExportManifest:
     """export.json. UserError: it is missing, damaged, or from a newer nlpctl, or names files elsewhere."""
-    file, repair = folder / EXPORT_MANIFEST, ExportManifest.REPAIR
-    manifest = ExportManifest.load(file)
+    file = folder / EXPORT_MANIFEST
+    manifest = ExportManifest.load(file, repair)
     # Older versions listed a card that stood there, which may be written again.
     sums = {name: value for name, value in manifest.sha256.items() if is_part(name)}
     elsewhere = [name for name in sums if Path(name).is_absolute() or ".." in Path(name).parts]

@@ -18,7 +18,7 @@ from nlpctl.compress import compress, steps, timing
 from nlpctl.compress.costs import Clock
 from nlpctl.compress.plan import CompressionPlan, CompressRequest, parse_strategy
 from nlpctl.compress.refusals import refuse_output, warn_unread
-from nlpctl.compress.scores import Metric, Scored
+from nlpctl.compress.scores import Failure, Metric, Scored
 from nlpctl.compress.steps import TimeIsUp
 from nlpctl.compress.timing import LastRound, Timing
 from nlpctl.config.load import Override, load_recipe
@@ -312,6 +312,28 @@ def test_all_that_was_asked_for_fails(compression):
     result = found.run()
     assert isinstance(result.failed, UserError) and "cannot be made" in str(result.failed)
     assert found.best == ["original"] and {each.name for each in result.failures} >= {"width-0.75"}
+
+
+@pytest.mark.parametrize("damaged", [True, False])
+def test_what_is_there_and_gives_no_row_is_no_success(compression, monkeypatch, damaged):
+    """Damaged, or an engine that fails: another strategy of the same command makes it a success."""
+    compression("ort-dynamic").run()
+    for strategy, failed in (("ort-dynamic", True), ("ort-dynamic,ptq", False)):
+        found = compression(strategy)
+        score = found.bench.score
+
+        def broken(folder: Path, score=score) -> Scored:
+            if folder.name != "original+ort-dynamic":
+                return score(folder)
+            if damaged:
+                raise UserError("was altered", str(folder))
+            return Scored((), (Failure(folder.name, "onnxruntime int8 (dynamic)", "it died"),))
+
+        monkeypatch.setattr(found.bench, "score", broken)
+        result = found.run()
+        assert "original+ort-dynamic" in {failure.candidate for failure in result.failures}
+        told = "was altered" if damaged else "every engine failed with it"
+        assert (told in str(result.failed)) if failed else (result.failed is None)
 
 
 def in_two_engines(bench: Bench, monkeypatch) -> None:

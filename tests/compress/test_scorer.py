@@ -17,6 +17,7 @@ from nlpctl.compress.scorer import Scorer, largest_difference
 from nlpctl.compress.timing import Timing
 from nlpctl.config.recipe_of import answering_like, recipe_of
 from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
 from nlpctl.export.export import export
 from nlpctl.export.request import ExportRequest
 from nlpctl.inference.evaluate import evaluate
@@ -141,6 +142,21 @@ def test_an_engine_that_fails_costs_its_row_only(run, original, tmp_path, monkey
 def only_fp32(choices):
     """bf16 takes a process more, and says nothing more."""
     return lambda folder, recipe: [choice for choice in choices(folder, recipe) if choice.precision == "fp32"]
+
+
+def test_what_no_engine_here_runs_is_told(run, original, tmp_path, monkeypatch):
+    """Nothing was said, and the row was missing."""
+    folder = candidate(original, tmp_path / "onnx")
+    manifest = read_manifest(folder)
+    graph = dataclasses.replace(manifest.graphs[0], format="onnx", files=("model.pdmodel",))
+    write_manifest(folder, dataclasses.replace(manifest, graphs=(graph,)))
+    monkeypatch.setattr("nlpctl.engines.choice.is_installed", lambda name: name != "onnxruntime")
+    scorer = Scorer(run, set_up_process(run), original, tmp_path / "scores", TIMING)
+    with pytest.raises(UserError, match="onnx: no engine here runs it: ONNX Runtime is not installed"):
+        scorer.score(folder)
+    (folder / "model.pdmodel").write_bytes(b"damaged")
+    with pytest.raises(UserError, match=f"was altered .*\n.*delete {folder} and run the same command again"):
+        scorer.score(folder)
 
 
 def test_outputs_of_other_shapes_are_not_compared():
