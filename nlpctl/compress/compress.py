@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 
@@ -49,7 +50,7 @@ from nlpctl.compress.result import SCORES, CompressResult, format_row
 from nlpctl.compress.schedule import CandidateOrder, MissingCandidate, StepSchedule
 from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
-from nlpctl.compress.selection import Objective, select, within, write_best
+from nlpctl.compress.selection import Objective, holds, holds_no_more, select, within, write_best
 from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
 from nlpctl.compress.timing import (
     Finalists,
@@ -79,6 +80,7 @@ from nlpctl.runtime.work_folder import WorkFolder
 from nlpctl.runtime.worker_slots import ParallelConfig, WorkerSlots, worker_slots
 from nlpctl.tasks.degenerate import degenerate_reason, warn_of_degenerate
 
+KEPT = "best-before"  # the name, with a number, under which an earlier best/ is kept
 AT_THE_END = 2  # scorings reserved in the budget: at the end the best and the uncompressed network are scored on test
 
 
@@ -233,7 +235,7 @@ class _Compression:
         self.lost: dict[str, NlpctlError] = {}  # what gave no row, or not in time, and needs no further try
         self.smaller: dict[str, str] = {}  # a sentence on what was made in its place within the budget
         self.last_round: LastRound | None = None
-        self.best_written: str | None = None  # the row that best/ was made from
+        self.best_written: str | None = None  # the row that this command has made best/ from
         self.told = ToldByEvents()
         self.phase: tuple[float, float] | None = None  # of a scoring or the last round: when it began, its seconds
         self.bar = bar
@@ -500,9 +502,7 @@ class _Compression:
         speeds = relative_speeds(rows, self.reference, self.recipe.inference.min_agreement, self.last_round)
         best = select(rows, self.reference, self.metric, self.objective, speeds)
         if best.name != self.best_written:
-            with writing(self.folder, FREE_SPACE):
-                write_best(best, self.folder / BEST_EXPORT)
-            self.best_written = best.name
+            self.write_best(best, at_the_end=on_test)
         test = self.score_on_test(best) if on_test else None
         failures = [failure for failures in self.failures.values() for failure in failures]
         # A command that is interrupted now leaves this report, which names what is not made yet.
@@ -525,6 +525,26 @@ class _Compression:
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source)
         return result
+
+    def write_best(self, best: CandidateScore, *, at_the_end: bool) -> None:
+        """Write best/, unless it holds this row already.
+
+        What an earlier command left there may be better than all of the table, if it is not in it: its candidate was
+        deleted, or has no engine here. Or it was calibrated since. It stays until the end, and then beside best/.
+        """
+        folder = self.folder / BEST_EXPORT
+        if self.best_written is None and folder.is_dir():
+            if holds(folder, best):
+                return
+            if not any(holds_no_more(folder, row) for row in self.table()):
+                if not at_the_end:
+                    return
+                kept = next(path for number in count(1) if not (path := self.folder / f"{KEPT}-{number}").exists())
+                folder.rename(kept)
+                console.warn(f"{folder} held what this table cannot give again: it is {kept} now")
+        with writing(self.folder, FREE_SPACE):
+            write_best(best, folder)
+        self.best_written = best.name
 
     def score_on_test(self, best: CandidateScore) -> TestScore | None:
         """The score of the best on test, None without test data. A failure there keeps the table."""

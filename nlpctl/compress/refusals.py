@@ -51,8 +51,8 @@ from nlpctl.engines.choice import obstacle
 from nlpctl.errors import Problem, UserError
 from nlpctl.export.request import ELSEWHERE
 from nlpctl.export.strategies import KEY, GraphBuildContext, Step, Strategy, StrategyKind, int8_of_graphs
-from nlpctl.layout import CANDIDATES, PLAN, real_path
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.layout import BEST_EXPORT, CANDIDATES, PLAN, real_path
+from nlpctl.models.export_folder import read_manifest, refuse_foreign_files
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.outputs import note_inputs, refuse_inputs, refuse_lost_link
@@ -72,7 +72,7 @@ def refuse_before_paddle(request: CompressRequest) -> None:
         refuse_no_output,  # no folder to write to
         refuse_training,  # a training that cannot work, or of files that somebody else's folder names
         refuse_missing_files,  # data that a strategy or the scoring will read
-        refuse_output,  # a folder of something else, or of another plan; --overwrite of an input
+        refuse_output,  # a folder of something else, or of another plan; a file of the user's in best/, or an input
     ):
         refuse(request)
 
@@ -200,6 +200,8 @@ def refuse_output(request: CompressRequest) -> None:
         return
     if not (folder / PLAN).is_file():
         raise UserError("is not a folder of compressed models, so it is left alone", where=str(folder), hint=ELSEWHERE)
+    if (best := folder / BEST_EXPORT).is_dir():
+        refuse_foreign_files(best)
     if not request.overwrite:
         check_plan(folder, plan, recipe, request.trains)
         return

@@ -11,14 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from nlpctl.compress.plan import read_made
 from nlpctl.compress.scores import CandidateScore, Metric
 from nlpctl.compress.strategies import simplicity
 from nlpctl.compress.timing import RelativeSpeeds
 from nlpctl.engines.choice import ENGINE_FORMATS
+from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
 from nlpctl.layout import EXPORT_MANIFEST, REPORTS
-from nlpctl.models.calibration import Calibration, write_calibration
-from nlpctl.models.export_folder import POINT, Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
+from nlpctl.models.export_folder import (
+    POINT,
+    Check,
+    Chosen,
+    ExportManifest,
+    Graph,
+    read_checked_manifest,
+    write_manifest,
+)
 
 Target = Literal["throughput", "latency", "size"]
 ALIKE = 0.03  # relative difference below which two speeds count as equal, given other load on the machine
@@ -157,7 +167,7 @@ def write_best(row: CandidateScore, best: Path) -> None:
     candidate's folder is damaged.
     """
     folder = Path(row.folder)
-    manifest = read_manifest(folder)
+    manifest = read_made(folder)
     graph = next(each for each in manifest.graphs if _runs(each, row))
     check = Check(row.engine, row.precision, row.difference, row.agreement)
     checked = dataclasses.replace(graph, checks=(check,))
@@ -170,6 +180,26 @@ def write_best(row: CandidateScore, best: Path) -> None:
             write_calibration(staged, Calibration.from_json(row.calibration))
         chosen = Chosen(row.engine, row.precision)
         write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.dev_rows, chosen=chosen))
+
+
+def holds(best: Path, row: CandidateScore) -> bool:
+    """Whether the export `best` has the graph of the row, chosen to be run as the row was."""
+    manifest = read_checked_manifest(Path(row.folder))
+    graph = next(each for each in manifest.graphs if _runs(each, row))
+    try:
+        held = read_checked_manifest(best)
+    except UserError:  # damaged
+        return False
+    files = [name for each in held.graphs for name in each.files]
+    same = [held.sha256[name] for name in files] == [manifest.sha256[name] for name in graph.files]
+    return same and held.chosen == Chosen(row.engine, row.precision)
+
+
+def holds_no_more(best: Path, row: CandidateScore) -> bool:
+    """Whether `write_best` would write the export `best` again from the row: `holds`, with the row's calibration."""
+    given = row.calibration
+    own = read_calibration(Path(row.folder)) if given is None else Calibration.from_json(given)
+    return holds(best, row) and read_calibration(best) == own
 
 
 def _runs(graph: Graph, row: CandidateScore) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scored import scored
 
-from nlpctl.compress.selection import write_best
+from nlpctl.compress.selection import holds, holds_no_more, write_best
 from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
@@ -62,6 +62,23 @@ def test_best_is_replaced_as_a_whole(tmp_path, export):
     write_best(int8, best)
     assert not (best / "model.pdmodel").exists()
     assert read_manifest(best).chosen == Chosen("onnxruntime", "int8")
+
+
+def test_it_is_known_what_best_holds(tmp_path, export):
+    """So that the same command leaves it as it is, also with a calibration of the user's."""
+    best = tmp_path / "best"
+    rows = {each: scored("original", 0.88, folder=str(export), precision=each) for each in ("fp32", "bf16")}
+    write_best(rows["bf16"], best)
+    assert {each: holds(best, row) for each, row in rows.items()} == {"fp32": False, "bf16": True}
+    int8 = {"engine": "onnxruntime", "precision": "int8"}
+    dynamic, static = (scored("x", 0.88, folder=str(export), **int8, method=each) for each in ("dynamic", "static"))
+    write_best(dynamic, best)
+    assert holds(best, dynamic) and not holds(best, static) and holds_no_more(best, dynamic)
+    write_calibration(best, Calibration("temperature", (0.5,), (0.0,)))
+    write_manifest(best, read_manifest(best))
+    assert holds(best, dynamic) and not holds_no_more(best, dynamic)
+    (best / "export.json").write_text("{")
+    assert not holds(best, dynamic)
 
 
 def test_a_card_has_no_checksum(export):

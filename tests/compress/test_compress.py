@@ -298,6 +298,43 @@ def test_what_is_there_is_scored_before_the_best_is_written(compression, tmp_pat
     assert not again.bench.made and again.best == ["width-0.75+ort-dynamic"]
 
 
+@pytest.mark.parametrize(
+    ("held", "calibrated", "again", "kept"),
+    [
+        ("original+ort-dynamic", False, "ort-dynamic", None),
+        ("original+ort-dynamic", True, "ort-dynamic", None),
+        ("original+ort-dynamic", False, STRATEGY, None),
+        ("original+ort-dynamic", True, STRATEGY, "original+ort-dynamic"),
+        ("width-0.75+ort-dynamic", False, "ort-dynamic", "width-0.75+ort-dynamic"),  # deleted by `runs clean`
+        ("width-0.75+ort-dynamic", False, STRATEGY, None),  # which makes it again
+    ],
+)
+def test_nothing_is_lost_of_an_earlier_best(compression, tmp_path, monkeypatch, capsys, held, calibrated, again, kept):
+    compression("ort-dynamic").run()
+    found, folder = compression(again), tmp_path / "best"
+    folder.mkdir()
+    (folder / "held").write_text(held)
+    written = []
+
+    def holds(best: Path, row) -> bool:
+        return (best / "held").read_text() == row.candidate
+
+    def write(row, best: Path) -> None:
+        written.append(row.candidate)
+        best.mkdir(exist_ok=True)
+        (best / "held").write_text(row.candidate)
+
+    monkeypatch.setattr(compress, "holds", holds)
+    monkeypatch.setattr(compress, "holds_no_more", lambda *both: holds(*both) and not calibrated)
+    monkeypatch.setattr(compress, "write_best", write)
+    best = found.run().best.candidate
+    assert (folder / "held").read_text() == best and "original" not in written
+    assert written == ([best] if best != held else [])
+    aside = list(tmp_path.glob("best-before-*/held"))
+    assert [file.read_text() for file in aside] == ([] if kept is None else [kept])
+    assert ("best-before-1 now" in capsys.readouterr().err) == (kept is not None)
+
+
 def test_what_fails_costs_only_what_needs_it(compression):
     found = compression(breaks=("networks/width-0.75",))
     result = found.run()

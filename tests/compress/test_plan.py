@@ -18,6 +18,7 @@ from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.engine_speeds import Conditions
+from nlpctl.models.export_folder import ExportManifest, write_manifest
 from nlpctl.outputs import inputs_noted
 from nlpctl.runtime import work_folder
 
@@ -73,6 +74,18 @@ def test_overwriting_spares_what_the_student_starts_from(tmp_path, source):
     with inputs_noted(), pytest.raises(UserError, match="this holds an input.*distillation.model.name_or_path"):
         refuse_output(CompressRequest(recipe, source, (), out, overwrite=True))
     refuse_output(CompressRequest(recipe_in(tmp_path), source, (), out, overwrite=True))
+
+
+def test_files_of_the_user_in_best_are_spared(tmp_path, source):
+    recipe = recipe_in(tmp_path)
+    out = planned(tmp_path / "out", recipe, source)
+    (out / "best").mkdir()
+    write_manifest(out / "best", ExportManifest("sequence_classification", (), (), 64, (), 256, "run", {}))
+    refuse_output(CompressRequest(recipe, source, (), out))
+    (out / "best" / "notes.txt").write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"best: .* also holds what nlpctl did not write there \(notes.txt\)"):
+            refuse_output(CompressRequest(recipe, source, (), out, overwrite=overwrite))
 
 
 @pytest.mark.parametrize("key", ["data.dev", "distillation.unlabelled"])
