@@ -6,7 +6,6 @@ report.json (runs/report.py).
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -90,7 +89,10 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
     parts = [head for size in sizes for head in (say("times {}, {}", of_reference, size), *map(say, PARTS))]
     latencies = [say("p50 ms, {}", size) for size in sizes]
     more = [say("points, 95 %"), *latencies, *say_each("memory MB", "embedding MB", "difference")]
-    of_machine = say("Timed on {}, one after the other, while no candidate was made.", platform.node())
+    timed, of_times = result.speeds.timed, _meaning_of_times(result)
+    if timed is not None:
+        of_machine = say("Timed on {}, one after the other, while no candidate was made.", timed.machine)
+        of_times = say("{} {}", of_machine, of_times)
     of_parts = say(
         "Times {} = engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. "
         "Compression: the row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its "
@@ -101,7 +103,7 @@ def tables(result: CompressResult) -> tuple[tuple[Table, str], ...]:
     return (
         (
             make(say("All candidates"), scores, _cells),
-            say("{} {} {}", spelled(say(_OF_CANDIDATES)), of_machine, _meaning_of_times(result)),
+            say("{} {}", spelled(say(_OF_CANDIDATES)), of_times),
         ),
         (make(say("Where the speed comes from"), parts, _part_cells), of_parts),
         (make(say("Certainty, latency, memory, outputs"), more, _more_cells), say(_OF_THE_REST)),
@@ -173,6 +175,9 @@ def format_spread(speed: RelativeSpeed) -> str:
 
 def report(result: CompressResult, source: str) -> dict[str, Any]:
     """The content of report.json. Rows have the order of the table; "best" and "reference" name one row each."""
+    timed = result.speeds.timed  # when this command has timed nothing, an earlier one
+    known = {} if timed is None else asdict(timed)
+    conditions = {name: value for name, value in timing_conditions().items() if name not in ("date", "load")}
     return {
         "format": FORMAT,
         "source": source,
@@ -191,7 +196,7 @@ def report(result: CompressResult, source: str) -> dict[str, Any]:
             for failure in result.failures
         ],
         "test": None if result.test is None else asdict(result.test),
-        "conditions": {**timing_conditions(), "machine": platform.node()},
+        "conditions": known | conditions,
     }
 
 

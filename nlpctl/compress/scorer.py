@@ -28,6 +28,7 @@ from nlpctl.compress.scores import (
     StoredRow,
     StoredTestScore,
     TestScore,
+    Timed,
     agreement,
     metric_of,
     score_file,
@@ -200,7 +201,7 @@ class Scorer:
         return stored.found
 
     def _measure(self, folder: Path, choice: Choice) -> CandidateScore:
-        started = time.monotonic()
+        started, timed = time.monotonic(), Timed.now()
         reference = self._open_reference()
         if self._is_reference(folder, choice):
             own, speeds = reference, time_against_reference(reference.process, reference.process, self.timing)
@@ -227,6 +228,7 @@ class Scorer:
             drops=self._drops(reference.score, own.score),
             calibration=own.score.calibration,
             embedding_mb=own.embedding_mb,
+            timed=timed,
         )
 
     def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:

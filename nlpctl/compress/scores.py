@@ -5,14 +5,17 @@ scorer.py measures it. Imports neither Paddle nor NumPy.
 
 from __future__ import annotations
 
+import os
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import greater_is_better, scores
-from nlpctl.documents import Document
+from nlpctl.documents import Document, Moment, left_out
 from nlpctl.models.export_folder import points_lost, way_name
 
 USER_SCORE = "compression.evaluate"  # key of the user's own scores in a report
@@ -55,6 +58,20 @@ class Speed:
 
 
 @dataclass(frozen=True)
+class Timed:
+    """When and where something was timed, and the load of the machine before; report.json has these names."""
+
+    date: Moment
+    load: float
+    machine: str
+
+    @classmethod
+    def now(cls) -> Timed:
+        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        return cls(date, round(os.getloadavg()[0], 2), platform.node())
+
+
+@dataclass(frozen=True)
 class CandidateScore:
     """A row of the table: what was measured of a candidate (a folder) in one engine and precision.
 
@@ -63,8 +80,8 @@ class CandidateScore:
     `size_mb`: graph files; `peak_mb`: of the process, with Paddle where its engine needs it; MB of 1024 x 1024 bytes.
     `seconds`: time of scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev
     rows; None where the score cannot be resampled. `calibration`: what best/ gets in place of that of the network
-    (models/calibration.py). `embedding_mb`: what of `size_mb` are large embedding tables (graphs/embedding_size.py);
-    None: it was scored by an earlier version.
+    (models/calibration.py). `embedding_mb`: what of `size_mb` are large embedding tables (graphs/embedding_size.py).
+    Of the last two None: it was scored by an earlier version.
     """
 
     candidate: str
@@ -84,6 +101,7 @@ class CandidateScore:
     drops: tuple[float, ...] | None = None
     calibration: Mapping[str, Any] | None = None
     embedding_mb: float | None = None
+    timed: Timed | None = left_out()
 
     def likely_drop(self, share: float) -> float:
         """The drop in points that is not exceeded in this `share` of resampled dev splits. `drops` must be known."""

@@ -16,12 +16,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, median, quantiles
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from nlpctl import console
-from nlpctl.compress.scores import CandidateScore, Speed, Stored, stored_under
+from nlpctl.compress.scores import CandidateScore, Speed, Stored, Timed, stored_under
+from nlpctl.documents import left_out
 from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
 from nlpctl.report.model import MB
@@ -108,11 +110,13 @@ RoundSeconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row
 class LastRound:
     """The rounds in which the best rows took turns, each row once in a round.
 
-    `failed`: the names of rows that failed, which take part in no further round.
+    `failed`: the names of rows that failed, which take part in no further round. `timed`: the last of the rounds; None:
+    by an earlier version.
     """
 
     rounds: tuple[RoundSeconds, ...]
     failed: tuple[str, ...] = ()
+    timed: Timed | None = None
 
     def fastest(self, name: str, size: int) -> list[float]:
         """The fastest time of every batch; [] if the row did not take part."""
@@ -241,7 +245,7 @@ def _time_group(
 ) -> LastRound:
     """Open a process for each row of `group`, and time rounds until nothing becomes faster; `done` are there."""
     console.note(f"the last round: {counted(len(group), 'rows')} of the table timed in turns")
-    sizes = tuple(speed.batch_size for speed in group[0].speeds)
+    sizes, timed = tuple(speed.batch_size for speed in group[0].speeds), Timed.now()
     with ExitStack() as stack:
         # All begin at once, since each imports for seconds. Nothing is timed before all are open.
         begun = [(row, stack.enter_context(open_process(row))) for row in group]
@@ -249,6 +253,7 @@ def _time_group(
         for row, process in begun:
             if _result_or_left_out(row, finalists, process.open) is not None:
                 processes[row.name] = process
+        last = replace(last, timed=timed)
         history: list[list[float]] = []
         started = time.monotonic()
         for number in range(MAX_ROUNDS - done + 1):
@@ -312,17 +317,18 @@ class StoredRounds(Stored):
 
     rounds: tuple[RoundSeconds, ...]
     failed: tuple[str, ...] = ()
+    timed: Timed | None = left_out()
 
 
 def write_last_round(file: Path, key: str, last: LastRound) -> None:
     """Store the rounds so far. `key` identifies the rows and how they are timed."""
-    StoredRounds(key, last.rounds, last.failed).save(file)
+    StoredRounds(key, last.rounds, last.failed, last.timed).save(file)
 
 
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
     stored = stored_under(key, StoredRounds, file)
-    return None if stored is None else LastRound(stored.rounds, stored.failed)
+    return None if stored is None else LastRound(stored.rounds, stored.failed, stored.timed)
 
 
 # -- 3. All speeds on one scale. -------------------------------------------------------------------
@@ -354,11 +360,13 @@ class RelativeSpeed:
 
 @dataclass(frozen=True)
 class RelativeSpeeds:
-    """The speeds of all rows; `baselines`: the name of the row that is 1, by batch size."""
+    """The speeds of all rows; `baselines`: the name of the row that is 1, by batch size. `timed`: the last round, or
+    without one the row that was timed last; None: by an earlier version."""
 
     baselines: Mapping[int, str]
     rows: Mapping[str, Mapping[int, RelativeSpeed]]
     rounds: int
+    timed: Timed | None
 
     def speed(self, row: CandidateScore, batch_size: int) -> RelativeSpeed:
         return self.rows[row.name][batch_size]
@@ -388,7 +396,10 @@ def relative_speeds(
         baselines[size] = baseline.name
         for row in rows:
             speeds[row.name][size] = _relative_speed(row, rows, reference, baseline, size, costs, last)
-    return RelativeSpeeds(baselines, speeds, 0 if last is None else len(last.rounds))
+    if last is not None:
+        return RelativeSpeeds(baselines, speeds, len(last.rounds), last.timed)
+    latest = max((row.timed for row in rows if row.timed is not None), key=attrgetter("date"), default=None)
+    return RelativeSpeeds(baselines, speeds, 0, latest)
 
 
 def _costs(

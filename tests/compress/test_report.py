@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from chinese import assert_chinese, sentences
@@ -11,7 +11,7 @@ from scored import rounds_of, scored, speeds_of
 
 from nlpctl.compress.report import compress_page, report, tables, write_reports
 from nlpctl.compress.result import CompressResult, alternatives_table, answer, reasons, too_few_rows
-from nlpctl.compress.scores import CandidateScore, Failure, Metric, TestScore
+from nlpctl.compress.scores import CandidateScore, Failure, Metric, TestScore, Timed
 from nlpctl.compress.selection import Objective, select
 from nlpctl.report.language import in_language
 from nlpctl.report.markdown import markdown_page
@@ -90,7 +90,8 @@ def test_in_chinese_no_english_sentence_is_left(result):
     drops = tuple(step / 50 for step in range(100))
     best = replace(result.best, drops=drops, embedding_mb=15.0)
     whole = replace(result, failures=result.failures[1:], best=best, prunable=True)
-    alone = {"best": replace(best, score=0.9), "speeds": speeds_of(whole.rows)}
+    timed = Timed("2026-11-27T08:00:00+00:00", 0.5, "vm")
+    alone = {"best": replace(best, score=0.9), "speeds": replace(speeds_of(whole.rows), timed=timed)}
     changed = [
         whole,
         replace(whole, best=whole.reference, objective=Objective(0.05)),
@@ -229,6 +230,21 @@ def test_what_programs_read(result):
     assert page.count("<svg") == 2 and page.count("<circle") == 8
     assert "best: width-0.75+ptq" in page and "no &lt;text&gt;" in page and "0.5 points below the uncompressed" in page
     assert (result.folder / "report.md").read_text().startswith("# Compression of outputs/run")
+
+
+def test_figures_are_of_the_day_and_the_machine_that_timed_them(result):
+    """The same command, a month later and elsewhere, shows stored figures."""
+    assert not {"date", "load", "machine"} & set(report(result, "run")["conditions"])  # of an earlier version
+    assert "Timed on" not in markdown(result)
+    dates = ("2026-10-02T08:00:00+00:00", "2026-10-03T08:00:00+00:00", "2026-10-01T08:00:00+00:00")
+    timed = [Timed(date, load, f"vm-{load}") for load, date in enumerate(dates)]
+    rows = [replace(row, timed=each) for row, each in zip(result.rows, (*timed[:2], None, None), strict=True)]
+    last = replace(rounds_of(result.rows, {}, {}), timed=timed[2])
+    for speeds, expected in ((speeds_of(rows), timed[1]), (speeds_of(rows, last), timed[2])):
+        told = replace(result, rows=tuple(rows), reference=rows[0], best=rows[1], speeds=speeds)
+        conditions = report(told, "run")["conditions"]
+        assert [conditions[name] for name in ("date", "load", "machine")] == list(asdict(expected).values())
+        assert f"Timed on {expected.machine}, one after the other" in markdown(told)
 
 
 def test_nothing_was_better_and_there_is_no_test_data(result):

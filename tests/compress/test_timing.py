@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scored import rounds_of, scored, speeds_of
 
 from nlpctl.compress import timing
+from nlpctl.compress.scores import Timed
 from nlpctl.compress.timing import (
     MIN_ROUNDS,
     Finalists,
@@ -242,6 +245,7 @@ def test_who_takes_part_in_the_last_round():
 def test_rounds_are_kept(tmp_path):
     last = rounds_of(ROWS, {}, {"student": 0.5})
     file = tmp_path / "last.json"
+    last = replace(last, timed=Timed("2026-11-27T08:00:00+00:00", 0.5, "vm"))
     write_last_round(file, "key", last)
     assert read_last_round(file, "key") == last and read_last_round(file, "other") is None
     file.write_text("{")
