@@ -100,7 +100,7 @@ def compress(
     if a strategy cannot work with this model, task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
-        recipe = with_student(recipe)
+        recipe = _by_epochs(with_student(recipe))
         budget = recipe.compression.budget
         clock = Clock(None if budget is None else parse_budget(budget))
         chains = parse_strategy(recipe.compression.strategy)
@@ -122,6 +122,12 @@ def compress(
                 except KeyboardInterrupt:
                     hint = "run the same command again to continue"
                     raise Interrupted("interrupted", where=str(request.folder), hint=hint) from None
+
+
+def _by_epochs(recipe: Recipe) -> Recipe:
+    """`recipe` without a training.max_steps that would go before the epochs of a flag of this command."""
+    epochs, steps = (recipe.set_by_flag(f"training.{name}") for name in ("num_train_epochs", "max_steps"))
+    return with_settings(recipe, {"training.max_steps": -1}) if epochs and not steps else recipe
 
 
 @contextlib.contextmanager

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.config.recipe_of import student_model, usable_student
+from nlpctl.config.recipe_of import student_model, usable_student, with_own_schedule
 from nlpctl.config.schema import Recipe, parse_width
 from nlpctl.data.open_split import has_split
 from nlpctl.errors import UserError
@@ -118,15 +117,13 @@ class Distill(NetworkStrategy):
 def _training(recipe: Recipe) -> Any:
     """Section training of the student."""
     section, student = recipe.distillation, usable_student(recipe)
-    taught = recipe.training if student is None else student.training
-    return taught if section.num_train_epochs is None else replace(taught, num_train_epochs=section.num_train_epochs)
+    return with_own_schedule(recipe.training if student is None else student.training, section)
 
 
 def _length(recipe: Recipe) -> tuple[str, float]:
     """The key that sets the length of the student's training, and its value."""
     key, length = length_of(_training(recipe), "training" if recipe.student is None else "student.training")
-    own = recipe.distillation.num_train_epochs is not None and not isinstance(length, int)
-    return (EPOCHS if own else key), length
+    return (key if recipe.distillation.num_train_epochs is None else EPOCHS), length
 
 
 def _layers(recipe: Recipe, config: Mapping[str, Any]) -> int:

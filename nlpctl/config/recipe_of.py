@@ -14,7 +14,7 @@ from typing import Any
 
 from nlpctl.config.keys import all_keys, keys_of, use_of
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import DataSection, ModelSection, Recipe, value_of, with_value
+from nlpctl.config.schema import DataSection, DistillationSection, ModelSection, Recipe, value_of, with_value
 from nlpctl.config.user_code import of_folder, with_names_of
 from nlpctl.errors import UserError
 
@@ -93,6 +93,15 @@ def student_model(recipe: Recipe) -> ModelSection:
     """The model section of the student: from its own recipe, else distillation.model. UserError: see usable_student."""
     student = usable_student(recipe)
     return recipe.distillation.model if student is None else student.model
+
+
+def with_own_schedule(training: Any, section: DistillationSection) -> Any:
+    """Section training with the learning rate and the epochs of `section`, where these are set."""
+    if section.learning_rate is not None:
+        training = dataclasses.replace(training, learning_rate=section.learning_rate)
+    if section.num_train_epochs is not None:  # max_steps would go before them
+        training = dataclasses.replace(training, num_train_epochs=section.num_train_epochs, max_steps=-1)
+    return training
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:

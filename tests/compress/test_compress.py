@@ -186,6 +186,16 @@ def test_cheap_ones_first_and_every_export_is_scored(compression, tmp_path):
     assert found.best == ["original", "original+ort-dynamic", "width-0.75+ort-dynamic"]  # always the best so far
 
 
+@pytest.mark.parametrize(
+    ("flags", "steps"), [(("num_train_epochs",), -1), (("num_train_epochs", "max_steps"), 1), ((), 120)]
+)
+def test_epochs_of_a_flag_go_before_the_steps_of_the_run(tmp_path, flags, steps):
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {max_steps: 120}\n")
+    overrides = [Override(f"training.{name}", "1", f"--{name}") for name in flags]
+    recipe = compress._by_epochs(load_recipe(tmp_path / "recipe.yaml", overrides, "apply"))
+    assert (recipe.training.max_steps, recipe.training.num_train_epochs) == (steps, 1.0)
+
+
 def test_two_are_made_side_by_side_and_scored_while_none_is_made(compression, monkeypatch):
     alone = compression().run()
     for kind in ("networks", "exports", "candidates"):

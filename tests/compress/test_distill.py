@@ -15,7 +15,7 @@ from made_runs import make_run
 from nlpctl.compress.costs import row_counter, trained_rows
 from nlpctl.compress.networks import training
 from nlpctl.compress.networks.distill import TaughtCollator, answer_losses, check, place_losses, train_student
-from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers
+from nlpctl.compress.networks.student import spread_layers, start_embedding, student_layers, student_recipe
 from nlpctl.compress.networks.teacher import open_teacher, varied_examples
 from nlpctl.compress.networks.training import load_source, read_data
 from nlpctl.compress.plan import make_plan
@@ -183,6 +183,17 @@ def test_student_of_another_width_has_its_states_projected(tmp_path: Path, monke
     assert not any(name.startswith("distillation") for name in weights(model)) and removed == [run.checkpoints]
     checkpoint = weights(run.last_checkpoint())
     assert checkpoint["distillation_projection.weight"].shape == (16, 32)
+
+
+def test_epochs_of_the_student_go_before_the_steps_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "recipe.yaml").write_text(
+        "task: sequence_classification\ndata: {train: train.tsv}\ntraining: {max_steps: 120}\n"
+        "distillation: {num_train_epochs: 2, learning_rate: 0.01}\n"
+    )
+    recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")
+    own = student_recipe(recipe, RunDirectory(tmp_path / "student"), ("x", "y")).training
+    assert (own.num_train_epochs, own.max_steps, own.learning_rate) == (2, -1, 0.01)
+    assert trained_rows(recipe, [Distill()], lambda: 800)["distill"] == 2 * 800
 
 
 def test_recipe_of_the_student(tmp_path: Path) -> None:
@@ -520,8 +531,10 @@ def test_smaller_forms_of_a_student(tmp_path: Path) -> None:
     ]
     changed = {"distillation.generate.copies": 0, "distillation.num_hidden_layers": 1}
     assert found[-1][1] == {"training.num_train_epochs": 0.0625, **changed}
-    steps = forms("training: {max_steps: 100}", "distillation: {layers: [0, 5], num_train_epochs: 7}")
+    steps = forms("training: {max_steps: 100}", "distillation: {layers: [0, 5]}")
     assert [values for _, values in steps] == [{"training.max_steps": number} for number in (50, 25, 12, 6)]
+    epochs = forms("training: {max_steps: 100}", "distillation: {layers: [0, 5], num_train_epochs: 7}")
+    assert epochs[0] == ("student-epochs-4", {"distillation.num_train_epochs": 4.0})
     own = forms("distillation: {num_train_epochs: 2, model: {from_scratch: {architecture: bilstm}}}")
     assert own[0] == ("student-epochs-1", {"distillation.num_train_epochs": 1.0}) and "layers" not in own[-1][0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from types import SimpleNamespace
 
 import numpy as np
 import paddle
@@ -11,6 +12,7 @@ from paddlenlp.transformers import BertConfig, BertForSequenceClassification
 
 from nlpctl.compress.networks import student as fitted_layers
 from nlpctl.compress.networks.student import fit_layers
+from nlpctl.config.load import recipe_of_values
 from nlpctl.models.pruned import encoder_layers, keep_layers
 
 CHOSEN = (1, 3)
@@ -76,3 +78,15 @@ def test_no_more_tokens_than_are_wanted(teacher, monkeypatch: pytest.MonkeyPatch
     keep_layers(student, CHOSEN)
     fit_layers(teacher, student, CHOSEN, batches(1))
     assert "states of 272 tokens" in capsys.readouterr().err  # two batches of 16 rows, each third of them cut
+
+
+def test_rows_to_fit_are_from_all_over_the_file():
+    """It may be sorted by label."""
+    recipe = recipe_of_values({"task": "sequence_classification", "distillation": {"fit": 60}})
+    task = SimpleNamespace(
+        features=lambda row, _: [SimpleNamespace(byte_length=1, row=row)],
+        collator=lambda _, labelled: lambda features: [feature.row for feature in features],
+    )
+    data = SimpleNamespace(training_examples=lambda: range(100))
+    rows = sorted(sum(fitted_layers._batches(recipe, SimpleNamespace(task=task, encoder=None), data), []))
+    assert len(rows) == 60 and rows[0] == 0 and rows[-1] == 98 and max(np.diff(rows)) == 2

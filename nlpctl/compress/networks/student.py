@@ -18,9 +18,10 @@ from nlpctl.compress.networks.dynabert import narrowed
 from nlpctl.compress.networks.layer_losses import LayerLosses, spread_layers
 from nlpctl.compress.networks.teacher import Teacher
 from nlpctl.compress.networks.training import START, load_source, network_recipe
-from nlpctl.config.recipe_of import recipe_of, student_model, usable_student
+from nlpctl.config.recipe_of import recipe_of, student_model, usable_student, with_own_schedule
 from nlpctl.config.schema import DistillationSection, Recipe
 from nlpctl.data.batches.collate import Batch
+from nlpctl.data.sample_rows import spread
 from nlpctl.data.text.units import UnitTokenizer
 from nlpctl.data.training_data import TrainingData
 from nlpctl.errors import UserError
@@ -155,10 +156,8 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
             own = replace(own, model=replace(section.model, name_or_path=start, head=recipe.model.head))
         else:
             own = replace(own, model=section.model)
-    own_schedule = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
-    wanted: dict[str, Any] = {name: value for name, value in own_schedule.items() if value is not None}
     own = with_commit(own, lambda: recipe_of(run.path) if run.recipe_file.exists() else None)
-    return replace(own, training=replace(own.training, **wanted))
+    return replace(own, training=with_own_schedule(own.training, section))
 
 
 def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...]:
@@ -192,9 +191,8 @@ def start_of_layers(
 
 def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch]:
     """distillation.fit training rows, evenly spread, batched by length; the batches come in random order of length."""
-    rows, wanted = list(data.training_examples()), recipe.distillation.fit
-    spread = rows[:: max(1, len(rows) // wanted)][:wanted]
-    features = [feature for row in spread for feature in teacher.task.features(row, teacher.encoder)]
+    rows = spread(list(data.training_examples()), recipe.distillation.fit)
+    features = [feature for row in rows for feature in teacher.task.features(row, teacher.encoder)]
     features.sort(key=lambda feature: feature.byte_length)
     size = recipe.training.per_device_eval_batch_size
     collate = teacher.task.collator(teacher.encoder, labelled=False)
