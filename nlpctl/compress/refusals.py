@@ -64,6 +64,7 @@ def refuse_before_paddle(request: CompressRequest) -> None:
     """UserError for what files and settings can tell, before Paddle is imported."""
     for refuse in (
         refuse_sure_of_user_score,  # how sure a loss is, of a score that cannot be resampled
+        refuse_ways,  # an engine or a precision, where all of this machine are compared
         refuse_code,  # functions of section compression that cannot be imported; code that no recipe of the user names
         refuse_source,  # an export without fp32 graphs; graphs alone for a strategy that changes a network
         refuse_user_network,  # model.network, whose layers are not known, for a strategy that changes layers
@@ -96,6 +97,13 @@ def refuse_sure_of_user_score(request: CompressRequest) -> None:
     if recipe.compression.sure is not None and recipe.compression.evaluate is not None:
         message = "the score of compression.evaluate cannot be resampled, so nothing says how sure a loss in it is"
         raise UserError(message, recipe.where("compression.sure"), "leave one of the two out")
+
+
+def refuse_ways(request: CompressRequest) -> None:
+    for key in ("inference.engine", "inference.precision"):
+        if request.recipe.set_by_flag(key):
+            message = "every engine and precision of this machine is compared, whatever this says"
+            raise UserError(message, request.recipe.where(key), "leave it out, or name it where best/ is used")
 
 
 def refuse_code(request: CompressRequest) -> None:

@@ -323,10 +323,33 @@ def _inside_needs_the_same_tokens(recipe: Recipe) -> Iterator[Finding]:
             yield Finding(keys, message, "set it to 0: this student learns from the logits")
 
 
-def _temperature(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.distillation.temperature != 1.0 and recipe.distillation.loss == "mse":
-        keys = ("distillation.temperature", "distillation.loss")
-        yield Finding(keys, "a temperature has no effect on a squared error", "set distillation.loss: kl")
+def _unread_by_student(recipe: Recipe) -> Iterator[Finding]:
+    """Keys that change nothing in this kind of student."""
+    section, model = recipe.distillation, recipe.distillation.model
+    of_layers = section.student is None and model.from_scratch is None and model.name_or_path is None
+    readers = {
+        "fit": (of_layers, "made of the teacher's layers"),
+        "embeddings": (section.student is not None or _own(model.from_scratch) is not None, "over words or characters"),
+    }
+    for name, (is_read, kind) in readers.items():
+        key = f"distillation.{name}"
+        if not is_read and value_of(recipe, key) != all_keys()[key].default and not _of_a_run(recipe, key):
+            yield Finding((key,), f"{key} has no effect: it is for a student {kind}", "delete it")
+
+
+_READ_TO_COMPRESS: Mapping[str, tuple[str, tuple[object, ...]]] = {  # as _READ_BY_CHOICE
+    **{
+        f"distillation.generate.{name}": ("distillation.generate.copies", ())
+        for name in ("replace", "mask", "fragment", "cross")
+    },
+    "distillation.relation_heads": ("distillation.relations", ()),
+    "distillation.temperature": ("distillation.loss", ("kl",)),
+    "compression.moving_rate": ("compression.activation_quantize_type", (None, "moving_average_abs_max")),
+}
+
+
+def _unread_to_compress(recipe: Recipe) -> Iterator[Finding]:
+    yield from _unread(recipe, _READ_TO_COMPRESS)
 
 
 def _network(recipe: Recipe) -> Iterator[Finding]:
@@ -349,7 +372,13 @@ def _files(recipe: Recipe) -> Iterator[Finding]:
                 yield Finding((key,), f"{key}: there is no file {display(path)}", "relative paths start at the recipe")
 
 
-DISTILLATION_CHECKS: tuple[Check, ...] = (_one_student, _inside_needs_the_same_tokens, _temperature, _network)
+DISTILLATION_CHECKS: tuple[Check, ...] = (
+    _one_student,
+    _inside_needs_the_same_tokens,
+    _unread_by_student,
+    _unread_to_compress,
+    _network,
+)
 DISTILLATION_FILES: tuple[Check, ...] = (_files,)  # of which a trained model needs none
 
 
@@ -476,8 +505,8 @@ def _polynomial(recipe: Recipe) -> Iterator[Finding]:
 
 
 _WITH_WARMUP = ("linear", "cosine", "constant_with_warmup", "polynomial")
-# Keys that one choice of another key reads: key -> the key that chooses, and which of its values; () for any but null.
-_READ_BY_CHOICE = {
+# Keys that one choice of another key reads: key -> the key that chooses, and the values that do; () any but null, 0.
+_READ_BY_CHOICE: Mapping[str, tuple[str, tuple[object, ...]]] = {
     "training.eval_steps": ("training.evaluation_strategy", ("steps",)),
     "training.minimum_eval_times": ("training.evaluation_strategy", ("steps",)),
     "training.save_steps": ("training.save_strategy", ("steps",)),
@@ -492,10 +521,14 @@ _READ_BY_CHOICE = {
 
 
 def _keys_of_other_choices(recipe: Recipe) -> Iterator[Finding]:
+    yield from _unread(recipe, _READ_BY_CHOICE)
+
+
+def _unread(recipe: Recipe, table: Mapping[str, tuple[str, tuple[object, ...]]]) -> Iterator[Finding]:
     """Keys that would do nothing. One that stands in a file under the file or flag that chooses may stay there."""
-    for dotted, (chosen_by, read) in _READ_BY_CHOICE.items():
+    for dotted, (chosen_by, read) in table.items():
         chosen = value_of(recipe, chosen_by)
-        is_read = chosen in read if read else chosen is not None
+        is_read = chosen in read if read else bool(chosen)
         if is_read or chosen_by in recipe.search.space or value_of(recipe, dotted) == all_keys()[dotted].default:
             continue
         if chosen_by == "training.lr_scheduler_type" and recipe.training.scheduler is not None:

@@ -19,6 +19,7 @@ from nlpctl.compress.refusals import (
     refuse_missing_files,
     refuse_sure_of_user_score,
     refuse_unscorable,
+    refuse_ways,
     refuse_without_dev,
     warn_unread,
 )
@@ -70,6 +71,15 @@ def test_files_that_will_be_read_are_there(recipe, tmp_path):
     with pytest.raises(UserError, match="train.tsv does not exist"):
         fewer = load_recipe(tmp_path / "recipe.yaml", (words,), "apply")
         refuse_missing_files(request(fewer, "ort-dynamic"))
+
+
+@pytest.mark.parametrize("key", ["inference.engine", "inference.precision"])
+def test_a_way_to_run_is_no_flag_of_compress(recipe, key):
+    value = {"inference.engine": "paddle", "inference.precision": "int8"}[key]
+    with pytest.raises(UserError, match="every engine and precision of this machine is compared") as told:
+        refuse_ways(request(recipe("ort-dynamic", Override(key, value, f"--{key}"))))
+    assert told.value.problems[0].where == f"--{key} ({key})"
+    refuse_ways(request(recipe("ort-dynamic")))
 
 
 def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):

@@ -406,6 +406,32 @@ def test_clashes(problems, text: str, where: str, part: str) -> None:
     assert problem.hint
 
 
+STUDENT = "distillation:\n  model: {from_scratch: {architecture: bilstm}}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "part"),
+    [
+        ("distillation: {generate: {cross: 0.9}}", 4, "cross has no effect with distillation.generate.copies: 0"),
+        ("distillation: {relation_heads: 2}", 4, "relation_heads has no effect with distillation.relations: 0.0"),
+        ("distillation: {temperature: 2}", 4, "temperature has no effect with distillation.loss: mse"),
+        (f"{STUDENT}  fit: 100", 6, "fit has no effect: it is for a student made of the teacher's layers"),
+        ("distillation: {embeddings: false}", 4, "embeddings has no effect: it is for a student over words"),
+        ("compression: {moving_rate: 0.5, activation_quantize_type: range_abs_max}", 4, "moving_rate has no effect"),
+    ],
+)
+def test_keys_of_compress_without_effect(load, problems, folder, text: str, where: int, part: str) -> None:
+    (problem,) = problems(GOOD + text)
+    assert part in problem.message and problem.where == f"recipe.yaml:{where}" and "delete it" in problem.hint
+    (folder / "manifest.json").write_text("{}", encoding="utf-8")  # of a run of an earlier version
+    load_recipe(folder / "recipe.yaml")
+
+
+def test_keys_of_compress_with_effect(load) -> None:
+    load(GOOD + "distillation: {generate: {copies: 1, cross: 0.9}, relations: 1, relation_heads: 2, fit: 100}\n")
+    load(f"{GOOD}{STUDENT}  embeddings: false\ncompression: {{moving_rate: 0.5}}\n")
+
+
 def test_a_run_of_an_earlier_version_goes_on_with_a_key_without_effect(load, folder: Path) -> None:
     training = "criterion: 'a:b', max_steps: 0, eval_accumulation_steps: 20, bf16_full_eval: true, lr_end: 0.1"
     keys = f"model: {{from_scratch: {{unit: words}}}}\ntraining: {{{training}}}\nloss: {{label_smoothing: 0.1}}\n"
