@@ -617,7 +617,6 @@ CHINESE: Mapping[str, str] = {
     "; ": "；",
     " and ": "，",
     "times| and ": " 倍和 ",
-    "{} {} {}": "{}{}{}",
     "{} {}": "{}{}",
     "Take {}: the original in {}. No candidate that loses at most {:g} points{} is clearly better.": (
         "请用 {}：{} 中的原模型。下降不超过 {:g} 个点{}的候选中，没有明显更好的。"
