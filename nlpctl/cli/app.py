@@ -311,7 +311,8 @@ def _stay_alone(words: list[str]) -> None:
         world_size,
     )
 
-    if not is_of_launcher() or any(word.split("=")[0] == "--nnodes" for word in words[: _end_of_flags(words)]):
+    joins = any(word.split("=")[0] == "--nnodes" for word in words[: _end_of_flags(words)])
+    if joins or _asks_for_help(words) or not is_of_launcher():
         return
     if words[:1] == ["train"] and world_size() > 1:
         message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"

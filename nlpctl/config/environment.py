@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Mapping
 from importlib import resources
+from typing import Any
 
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
@@ -137,25 +138,36 @@ def known_flags() -> dict[str, str]:
 
     Those of the newest known release if the installed one is not known.
     """
-    return flags_of(release() if release() in KNOWN else KNOWN[-1])
+    return flags_of(_release_listed())
+
+
+def _release_listed() -> tuple[int, int]:
+    return release() if release() in KNOWN else KNOWN[-1]
+
+
+@functools.cache
+def _listed(paddle: tuple[int, int]) -> dict[str, Any]:
+    file = resources.files("nlpctl.config") / f"data/paddle_flags-{_number(paddle)}.json"
+    return json.loads(file.read_text(encoding="utf-8"))
 
 
 @functools.cache
 def flags_of(paddle: tuple[int, int]) -> dict[str, str]:
     """The flags of a known release, as in `known_flags`."""
-    file = resources.files("nlpctl.config") / f"data/paddle_flags-{_number(paddle)}.json"
-    known = json.loads(file.read_text(encoding="utf-8"))
+    known = _listed(paddle)
     # gpu_flags are compiled in only under PADDLE_WITH_CUDA; the CPU build ignores them in the environment.
     return {**{name: "str" for name in known["python_flags"]}, **known["flags"], **known["gpu_flags"]}
 
 
-def may_name_a_place(key: str, name: str) -> bool:
+def may_name_a_place(key: str, name: str, value: Scalar) -> bool:
     """Whether a flag ("runtime.flags") or variable ("runtime.env") may be a file, a folder or an address. Of texts only
     those count as other that were looked at: Paddle 3.1 loads libraries from the folder in FLAGS_mklml_dir.
     """
     if key == "runtime.env":
         return name not in (*NUMBERS, *TEXTS)
-    return known_flags().get(name, "str") == "str" and name not in _WORD_FLAGS
+    if name in _listed(_release_listed())["python_flags"]:  # of which no type is known
+        return isinstance(value, str) and name not in _WORD_FLAGS
+    return known_flags().get(name) == "str" and name not in _WORD_FLAGS  # one that Paddle has not is refused anyway
 
 
 def flag_environment(flags: Mapping[str, Scalar]) -> dict[str, str]:

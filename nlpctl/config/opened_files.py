@@ -114,7 +114,7 @@ def _of_libraries(recipe: Recipe) -> Iterator[Problem]:
     for key in ("runtime.flags", "runtime.env"):
         for name, value in attrgetter(key)(recipe).items():
             origin = recipe.origins.get(f"{key}.{name}")
-            if origin is not None and origin.opened is not None and may_name_a_place(key, name):
+            if origin is not None and origin.opened is not None and may_name_a_place(key, name, value):
                 message = f"{key}.{name}: {display(origin.opened)} sets it to {value}, and it may name a file or place"
                 hint = f"if you want it used: {settings({f'{key}.{name}': value})}; {own_recipe_instead(origin.opened)}"
                 yield Problem(message, str(origin), hint)

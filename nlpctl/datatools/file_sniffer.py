@@ -344,7 +344,7 @@ def _has_header(path: Path, kind: str, named: Set[str]) -> bool:
         below = [row[place] for row in others]
         if len(set(below)) <= max(2, len(below) // 2) and cell in below:
             return False
-        above_labels = above_labels or few_values(below)
+        above_labels = above_labels or (few_values(below) and len(below) >= _FEW)
     return above_labels or all(_HEADER_CELL.fullmatch(cell.strip()) for cell in first)
 
 

@@ -218,7 +218,7 @@ def _refuse_output(output: Path, source: str, layout: str | None, overwrite: boo
         refuse_folder(output, overwrite, "an export", _is_export, reads)
         refuse_foreign_files(output)
         return
-    kind = f"an export to {layout} with a list of its files ({LISTING})"
+    kind = f"an export to {layout} with a list of its files ({LISTING}; delete one that an earlier nlpctl wrote)"
     refuse_folder(output, overwrite, kind, lambda folder: is_listed(folder, layout), reads)
     if (changed := changed_since(output)) is not None:
         hint = "move it away, or name another folder: @[output=FOLDER]"

@@ -86,4 +86,6 @@ def refuse_operators(program: Program) -> None:
     if others := sorted(program.operator_types - OPERATORS):
         message = f"this graph has operators that nlpctl does not run: {', '.join(others)}"
         hint = "they may do more than compute (docs/security.md); if it is yours, use the model it was exported from"
+        if others == ["print"]:
+            hint = "take print(...) out of the network's forward, and export it again"
         raise UserError(message, str(program.file), hint)

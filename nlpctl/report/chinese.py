@@ -282,7 +282,9 @@ CHINESE: Mapping[str, str] = {
         "较早的运行没有保存可以比较的行；nlpctl eval {} --against {} 可以比较"
     ),
     "the runs were scored on different rows, or with different labels": "两次运行评分所用的行或标签不同",
-    "the runs were scored on different rows or hidden tokens": "两次运行是在不同的行或不同的遮盖词元上评分的",
+    "the runs were scored on different rows or hidden tokens, or one of them by an earlier nlpctl": (
+        "两次运行是在不同的行或不同的遮盖词元上评分的，或者其中一次由较早的 nlpctl 评分"
+    ),
     "This does not work": "无法完成",
     "Why": "原因",
     # -- nlpctl data inspect --

@@ -340,7 +340,7 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             found[split] = later("an older run holds no rows to compare; nlpctl eval {} --against {} does", *names)
         elif not comparable(one, other):
             tokens = task_info(first.recipe.task).token_scores
-            told = later("the runs were scored on different rows or hidden tokens")
+            told = later("the runs were scored on different rows or hidden tokens, or one of them by an earlier nlpctl")
             found[split] = told if tokens else later("the runs were scored on different rows, or with different labels")
         else:
             # A score of the user's own may be called as one of the task's, which its rows say nothing of.

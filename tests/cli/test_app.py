@@ -282,6 +282,7 @@ def test_a_process_that_another_launcher_has_numbered_stays_alone() -> None:
     assert done.returncode == 2 and "nlpctl has not started them" in done.stderr
     assert "--nnodes auto lets them train together" in done.stderr
     assert "no such recipe" in run("train", "nonesuch.yaml", PADDLE_TRAINERS_NUM="1").stderr
+    assert "--max_steps" in run("train", "--help").stdout
     assert "--master: where the processes are to meet" in run("train", "nonesuch.yaml", "--nnodes", "auto").stderr
 
 

@@ -127,7 +127,8 @@ def test_a_run_sets_nothing_of_libraries_that_may_name_a_place(model, key, value
 
 def test_a_run_keeps_its_numbers_switches_and_words_for_libraries(model):
     flags = {"FLAGS_cudnn_deterministic": True, "FLAGS_fraction_of_gpu_memory_to_use": 0.5,
-             "FLAGS_gpu_memory_limit_mb": 9, "FLAGS_allocator_strategy": "auto_growth"}  # fmt: skip
+             "FLAGS_gpu_memory_limit_mb": 9, "FLAGS_allocator_strategy": "auto_growth", "FLAGS_prim_all": True,
+             "FLAGS_nccl_nrings": 2}  # fmt: skip
     env = {"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "1", "NCCL_IB_ADDR_RANGE": "10.0.0.0/8"}
     (model.parent / "manifest.json").write_text("{}")
     (model.parent / "recipe.yaml").write_text(json.dumps({"task": "text_matching",
@@ -139,7 +140,7 @@ def test_a_run_keeps_its_numbers_switches_and_words_for_libraries(model):
 def test_no_flag_that_names_a_folder_or_file_counts_as_harmless(paddle, monkeypatch):
     monkeypatch.setattr(environment, "known_flags", lambda: flags_of(paddle))
     named = [name for name in flags_of(paddle) if name.endswith(("_dir", "_path", "path", "_fname", "_config"))]
-    assert named and all(may_name_a_place("runtime.flags", name) for name in named)
+    assert named and all(may_name_a_place("runtime.flags", name, "a") for name in named)
 
 
 def test_a_run_has_no_cache_folder_made(model, tmp_path, capfd):

@@ -126,4 +126,4 @@ def test_the_reader_of_the_answers_leaves(work, base):
 )
 def test_what_layer_outputs_do_not_know_is_refused(work, base, words):
     done = work.nlpctl("predict", "base", "dev.tsv", *words, "--layer-outputs", "*", "-o", "x.npz")
-    assert done.returncode == 2 and f"{words[0]}: " in done.stderr
+    assert done.returncode == 2 and f"error: {words[0]}" in done.stderr
