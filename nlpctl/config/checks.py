@@ -324,16 +324,20 @@ def _inside_needs_the_same_tokens(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _unread_by_student(recipe: Recipe) -> Iterator[Finding]:
-    """Keys that change nothing in this kind of student."""
+    """Keys that change nothing in this kind of student; as in `_unread`, a file over theirs may have chosen it."""
     section, model = recipe.distillation, recipe.distillation.model
     of_layers = section.student is None and model.from_scratch is None and model.name_or_path is None
     readers = {
         "fit": (of_layers, "made of the teacher's layers"),
         "embeddings": (section.student is not None or _own(model.from_scratch) is not None, "over words or characters"),
     }
+    choice = ("distillation.student", "distillation.model")
+    chosen_by = [each for each in recipe.origins if each.startswith(choice)]
     for name, (is_read, kind) in readers.items():
         key = f"distillation.{name}"
-        if not is_read and value_of(recipe, key) != all_keys()[key].default and not _of_a_run(recipe, key):
+        if is_read or value_of(recipe, key) == all_keys()[key].default or _of_a_run(recipe, key):
+            continue
+        if not any(_is_of_an_earlier_choice(recipe, key, each) for each in chosen_by):
             yield Finding((key,), f"{key} has no effect: it is for a student {kind}", "delete it")
 
 

@@ -432,6 +432,14 @@ def test_keys_of_compress_with_effect(load) -> None:
     load(f"{GOOD}{STUDENT}  embeddings: false\ncompression: {{moving_rate: 0.5}}\n")
 
 
+def test_a_flag_that_names_another_student_leaves_the_file_as_it_is(load, folder) -> None:
+    (folder / "student.yaml").write_text(GOOD, encoding="utf-8")
+    (folder / "recipe.yaml").write_text(GOOD + "distillation: {fit: 512}\n", encoding="utf-8")
+    student = str(folder / "student.yaml")
+    for key, value in (("student", student), ("model.from_scratch.architecture", "bilstm")):
+        load_recipe(folder / "recipe.yaml", [Override(f"distillation.{key}", value, "--set")])
+
+
 def test_a_run_of_an_earlier_version_goes_on_with_a_key_without_effect(load, folder: Path) -> None:
     training = "criterion: 'a:b', max_steps: 0, eval_accumulation_steps: 20, bf16_full_eval: true, lr_end: 0.1"
     keys = f"model: {{from_scratch: {{unit: words}}}}\ntraining: {{{training}}}\nloss: {{label_smoothing: 0.1}}\n"
