@@ -508,7 +508,7 @@ class _Compression:
         speeds = relative_speeds(rows, self.reference, self.recipe.inference.min_agreement, self.last_round)
         best = select(rows, self.reference, self.metric, self.objective, speeds)
         if best.name != self.best_written:
-            self.write_best(best, at_the_end=on_test)
+            self.write_best(best)
         test = self.score_on_test(best) if on_test else None
         failures = [failure for failures in self.failures.values() for failure in failures]
         # A command that is interrupted now leaves this report, which names what is not made yet.
@@ -532,19 +532,17 @@ class _Compression:
             write_reports(result, self.source)
         return result
 
-    def write_best(self, best: CandidateScore, *, at_the_end: bool) -> None:
+    def write_best(self, best: CandidateScore) -> None:
         """Write best/, unless it holds this row already.
 
         What an earlier command left there may be better than all of the table, if it is not in it: its candidate was
-        deleted, or has no engine here. Or it was calibrated since. It stays until the end, and then beside best/.
+        deleted, or has no engine here. Or it was calibrated since. It stays beside best/, where the reports send.
         """
         folder = self.folder / BEST_EXPORT
         if self.best_written is None and folder.is_dir():
             if holds(folder, best):
                 return
             if not any(holds_no_more(folder, row) for row in self.table()):
-                if not at_the_end:
-                    return
                 kept = next(path for number in count(1) if not (path := self.folder / f"{KEPT}-{number}").exists())
                 folder.rename(kept)
                 console.warn(f"{folder} held what this table cannot give again: it is {kept} now")

@@ -27,6 +27,7 @@ from nlpctl.models.export_folder import (
     ExportManifest,
     Graph,
     read_checked_manifest,
+    read_manifest,
     write_manifest,
 )
 
@@ -187,7 +188,7 @@ def holds(best: Path, row: CandidateScore) -> bool:
     manifest = read_checked_manifest(Path(row.folder))
     graph = next(each for each in manifest.graphs if _runs(each, row))
     try:
-        held = read_checked_manifest(best)
+        held = read_manifest(best)
     except UserError:  # damaged
         return False
     files = [name for each in held.graphs for name in each.files]
@@ -199,7 +200,10 @@ def holds_no_more(best: Path, row: CandidateScore) -> bool:
     """Whether `write_best` would write the export `best` again from the row: `holds`, with the row's calibration."""
     given = row.calibration
     own = read_calibration(Path(row.folder)) if given is None else Calibration.from_json(given)
-    return holds(best, row) and read_calibration(best) == own
+    try:
+        return holds(best, row) and read_calibration(best) == own
+    except UserError:  # best/ was calibrated by a newer nlpctl
+        return False
 
 
 def _runs(graph: Graph, row: CandidateScore) -> bool:

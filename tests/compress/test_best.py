@@ -81,6 +81,27 @@ def test_it_is_known_what_best_holds(tmp_path, export):
     assert not holds(best, dynamic)
 
 
+@pytest.mark.parametrize("file", ["model.int8-dynamic.onnx", "labels.json", "calibration.json"])
+def test_a_damaged_best_holds_nothing(tmp_path, export, file):
+    """So that it is written again."""
+    best = tmp_path / "best"
+    names = {"engine": "onnxruntime", "precision": "int8", "method": "dynamic"}
+    calibration = Calibration("temperature", (0.5,), (0.0,)).to_json()
+    row = scored("x", 0.88, folder=str(export), calibration=calibration, **names)
+    write_best(row, best)
+    assert holds_no_more(best, row)
+    (best / file).write_text("")
+    assert not holds(best, row) and not holds_no_more(best, row)
+
+
+def test_a_best_that_a_newer_version_calibrated_is_kept(tmp_path, export):
+    best, row = tmp_path / "best", scored("original", 0.88, folder=str(export))
+    write_best(row, best)
+    (best / "calibration.json").write_text('{"format": 99}')
+    write_manifest(best, read_manifest(best))
+    assert holds(best, row) and not holds_no_more(best, row)
+
+
 def test_a_card_has_no_checksum(export):
     """It may be written again, or edited, also where an older version listed it."""
     (export / "README.md").write_text("a card")
