@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nlpctl.checksums import sha256_of, sums_of
+from nlpctl.checksums import sha256_of, sha256_of_input, sums_of
 from nlpctl.compress.strategies import FEWER_WORDS, FEWER_WORDS_NAME, FP32_EXPORT, every_strategy, strategies
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.keys import all_keys, use_of
@@ -232,8 +232,8 @@ class CompressionPlan(Document):
     same. It marks the folder as one of nlpctl's.
 
     `source`: folder or name of the model; `sha256`: of its files, by name, and of the rows (`data`), of the files of a
-    named data set (`dataset`), of what rows and answers depend on besides (`further`) and of what networks depend on
-    (`networks`), by path. `settings`: the keys that decide about folders, with values.
+    named data set (`dataset`) and of what networks depend on (`networks`), by path, and of what rows and answers depend
+    on besides, by key (`further`). `settings`: the keys that decide about folders, with values.
     """
 
     FORMAT: ClassVar[int | None] = 2
@@ -265,7 +265,7 @@ def make_plan(recipe: Recipe, source: Path | str, static: Path | None = None) ->
         sha256={path.name: sha256_of(path) for path in files},
         data=sums_of(path for _, path in data_files(recipe)),
         dataset=sums_of(dataset_files(recipe)),
-        further=sums_of(path for _, path in files_beside_rows(recipe) if path.is_file()),
+        further={key: sha256_of_input(path) for key, path in files_beside_rows(recipe) if path.is_file()},
         networks=sums_of(path for _, path in files_of_networks(recipe)),
         settings=settings | _of_student(recipe),
     )
@@ -291,6 +291,10 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
         elif old.source == plan.source:
             what = "an earlier version of this model: its files have changed since"
         raise UserError(f"holds compressed models of {what}", str(folder), hint)
+    for name in sorted(recipe.origins):
+        if old.further is None and recipe.set_by_flag(name) and use_of(name).role in ("tokens", "answers"):
+            message = f"these models were made by an earlier version, which left {name} out of some of them"
+            raise UserError(message, recipe.where(name), hint)
     trained = training and _is_trained(folder)
     files = [("the data", old.data, plan.data), ("the data", old.dataset, plan.dataset)]
     files += [("the files that labels and answers depend on", old.further, plan.further)]
@@ -304,7 +308,9 @@ def check_plan(folder: Path, plan: CompressionPlan, recipe: Recipe, training: bo
         listed = {name: value for name, value in was.items() if is_part(Path(name).name)}  # older plans list cards
         if changed := differing(listed, is_now):
             raise UserError(f"{what} changed since these models were made: {changed[0]}", str(folder), hint)
-    changed = [name for name in differing(before, now) if trained or not _is_of_training(name)]
+    by_content = old.further or {}  # wherever these files are now
+    changed = [name for name in differing(before, now) if name not in by_content]
+    changed = [name for name in changed if trained or not _is_of_training(name)]
     if changed:
         named, others = changed[:MAX_LISTED_SETTINGS], len(changed) - MAX_LISTED_SETTINGS
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in named]

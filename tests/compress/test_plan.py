@@ -254,10 +254,29 @@ def test_files_that_labels_and_answers_depend_on_count(tmp_path, source, key):
     assert score_key(recipe, [], "dev", None, HERE) == scores
     file.write_text("yes\nno\n\n")
     assert score_key(recipe, [], "dev", None, HERE) != scores
-    with pytest.raises(UserError, match=r"labels and answers depend on changed .*names\.txt"):
+    with pytest.raises(UserError, match=f"labels and answers depend on changed .*{key}"):
         check(out, recipe, source)
+    moved = tmp_path / "copy.txt"
+    moved.write_text("no\nyes\n")
+    check(out, recipe_in(tmp_path, f"{key}={moved}"), source)
+    with pytest.raises(UserError, match=f"labels and answers depend on changed .*{key}"):
+        check(out, recipe_in(tmp_path), source)
     as_of_an_earlier_version(out)
+    if key.startswith("data."):
+        check(out, recipe, source)
+    else:
+        with pytest.raises(UserError, match=f"by an earlier version, which left {key} out"):
+            check(out, recipe, source)
+
+
+def test_flags_of_reading_and_answering_go_on_with_no_folder_of_an_earlier_version(tmp_path, source):
+    recipe = recipe_in(tmp_path, "data.max_seq_length=12", "prompt.verbalizer.x=good")
+    out = planned(tmp_path / "out", recipe, source)
     check(out, recipe, source)
+    as_of_an_earlier_version(out)
+    with pytest.raises(UserError, match=r"--set data.max_seq_length=12 .*which left data.max_seq_length out of some"):
+        check(out, recipe, source)
+    check(out, dataclasses.replace(recipe, origins={}), source)  # as of a recipe that says so
 
 
 def as_of_an_earlier_version(out: Path) -> None:
