@@ -308,6 +308,7 @@ def _stay_alone(words: list[str]) -> None:
         WORLD_SIZE,
         forget_launchers,
         is_of_launcher,
+        not_started_here,
         world_size,
     )
 
@@ -315,9 +316,7 @@ def _stay_alone(words: list[str]) -> None:
     if joins or _asks_for_help(words) or not is_of_launcher():
         return
     if words[:1] == ["train"] and world_size() > 1:
-        message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
-        hint = f"--nnodes auto lets them train together; to train alone: unset {WORLD_SIZE}"
-        raise UserError(message, WORLD_SIZE, hint)
+        raise not_started_here(f"--nnodes auto lets them train together; to train alone: unset {WORLD_SIZE}")
     card = os.environ.get(CARD_OF_RANK)
     forget_launchers()
     if card is not None:  # no number of a process

@@ -50,7 +50,7 @@ from nlpctl.compress.result import SCORES, CompressResult, format_row
 from nlpctl.compress.schedule import CandidateOrder, MissingCandidate, StepSchedule
 from nlpctl.compress.scorer import Scorer
 from nlpctl.compress.scores import CandidateScore, Failure, TestScore
-from nlpctl.compress.selection import Objective, holds, holds_no_more, select, within, write_best
+from nlpctl.compress.selection import Objective, holds, is_given_by, select, within, write_best
 from nlpctl.compress.steps import FREE_SPACE, StepPool, StepResult, TimeIsUp, worker_log
 from nlpctl.compress.timing import (
     Finalists,
@@ -542,7 +542,7 @@ class _Compression:
         if self.best_written is None and folder.is_dir():
             if holds(folder, best):
                 return
-            if not any(holds_no_more(folder, row) for row in self.table()):
+            if not is_given_by(folder, self.table()):
                 kept = next(path for number in count(1) if not (path := self.folder / f"{KEPT}-{number}").exists())
                 folder.rename(kept)
                 console.warn(f"{folder} held what this table cannot give again: it is {kept} now")

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -184,26 +184,33 @@ def write_best(row: CandidateScore, best: Path) -> None:
 
 
 def holds(best: Path, row: CandidateScore) -> bool:
-    """Whether the export `best` has the graph of the row, chosen to be run as the row was."""
-    manifest = read_checked_manifest(Path(row.folder))
-    graph = next(each for each in manifest.graphs if _runs(each, row))
+    """Whether the export `best` has the graph of the row, chosen to be run as the row was. A damaged one has none."""
     try:
         held = read_manifest(best)
-    except UserError:  # damaged
+    except UserError:
         return False
+    return _is_of(held, row)
+
+
+def is_given_by(best: Path, rows: Iterable[CandidateScore]) -> bool:
+    """Whether `write_best` would write the export `best` again from one of the rows: with its calibration, too."""
+    try:
+        held, calibration = read_manifest(best), read_calibration(best)
+        return any(_is_of(held, row) and calibration == _calibration_of(row) for row in rows)
+    except UserError:  # damaged, or calibrated by a newer nlpctl
+        return False
+
+
+def _is_of(held: ExportManifest, row: CandidateScore) -> bool:
+    manifest = read_checked_manifest(Path(row.folder))
+    graph = next(each for each in manifest.graphs if _runs(each, row))
     files = [name for each in held.graphs for name in each.files]
     same = [held.sha256[name] for name in files] == [manifest.sha256[name] for name in graph.files]
     return same and held.chosen == Chosen(row.engine, row.precision)
 
 
-def holds_no_more(best: Path, row: CandidateScore) -> bool:
-    """Whether `write_best` would write the export `best` again from the row: `holds`, with the row's calibration."""
-    given = row.calibration
-    own = read_calibration(Path(row.folder)) if given is None else Calibration.from_json(given)
-    try:
-        return holds(best, row) and read_calibration(best) == own
-    except UserError:  # best/ was calibrated by a newer nlpctl
-        return False
+def _calibration_of(row: CandidateScore) -> Calibration | None:
+    return read_calibration(Path(row.folder)) if row.calibration is None else Calibration.from_json(row.calibration)
 
 
 def _runs(graph: Graph, row: CandidateScore) -> bool:

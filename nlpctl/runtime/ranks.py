@@ -53,6 +53,12 @@ def forget_launchers() -> None:
         os.environ.pop(name, None)
 
 
+def not_started_here(hint: str) -> UserError:
+    """For a process that a launcher counts among several; or the variable is a leftover."""
+    message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
+    return UserError(message, WORLD_SIZE, hint)
+
+
 def is_of_launcher() -> bool:
     """Whether another launcher than nlpctl numbered this process, or Kubeflow's operator did."""
     return EXCHANGE not in os.environ and any(name in os.environ for name in (RANK, WORLD_SIZE, LOCAL_SIZE))

@@ -25,7 +25,7 @@ from nlpctl.outputs import refuse_below_file
 from nlpctl.runs.tracking import tracking_uri
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.machine import cpu_info
-from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child, port_range
+from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child, not_started_here, port_range
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.continued import stops_at
 from nlpctl.training.run_setup import TrainOptions
@@ -60,11 +60,8 @@ def check_before_reading(
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe, cpu_info().trains_in_bfloat16)
     if is_child() and peers is None:
-        # The variable is a leftover, or another launcher's.
         if not run.manifest_file.is_file() or run.read_manifest().state != "running":
-            message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
-            hint = f"unset {WORLD_SIZE} {RANK}; for several: @[runtime.nproc], @[runtime.devices]"
-            raise UserError(message, where=WORLD_SIZE, hint=hint)
+            raise not_started_here(f"unset {WORLD_SIZE} {RANK}; for several: @[runtime.nproc], @[runtime.devices]")
         return processes, device
     refuse_wrong_sharding(recipe, peers is not None or ranks is not None)
     if peers is not None and not peers.first:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from scored import scored
 
-from nlpctl.compress.selection import holds, holds_no_more, write_best
+from nlpctl.compress.selection import holds, is_given_by, write_best
 from nlpctl.models.calibration import Calibration, read_calibration, write_calibration
 from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
@@ -73,10 +73,10 @@ def test_it_is_known_what_best_holds(tmp_path, export):
     int8 = {"engine": "onnxruntime", "precision": "int8"}
     dynamic, static = (scored("x", 0.88, folder=str(export), **int8, method=each) for each in ("dynamic", "static"))
     write_best(dynamic, best)
-    assert holds(best, dynamic) and not holds(best, static) and holds_no_more(best, dynamic)
+    assert holds(best, dynamic) and not holds(best, static) and is_given_by(best, [dynamic])
     write_calibration(best, Calibration("temperature", (0.5,), (0.0,)))
     write_manifest(best, read_manifest(best))
-    assert holds(best, dynamic) and not holds_no_more(best, dynamic)
+    assert holds(best, dynamic) and not is_given_by(best, [dynamic])
     (best / "export.json").write_text("{")
     assert not holds(best, dynamic)
 
@@ -89,9 +89,9 @@ def test_a_damaged_best_holds_nothing(tmp_path, export, file):
     calibration = Calibration("temperature", (0.5,), (0.0,)).to_json()
     row = scored("x", 0.88, folder=str(export), calibration=calibration, **names)
     write_best(row, best)
-    assert holds_no_more(best, row)
+    assert is_given_by(best, [row])
     (best / file).write_text("")
-    assert not holds(best, row) and not holds_no_more(best, row)
+    assert not holds(best, row) and not is_given_by(best, [row])
 
 
 def test_a_best_that_a_newer_version_calibrated_is_kept(tmp_path, export):
@@ -99,7 +99,7 @@ def test_a_best_that_a_newer_version_calibrated_is_kept(tmp_path, export):
     write_best(row, best)
     (best / "calibration.json").write_text('{"format": 99}')
     write_manifest(best, read_manifest(best))
-    assert holds(best, row) and not holds_no_more(best, row)
+    assert holds(best, row) and not is_given_by(best, [row])
 
 
 def test_a_card_has_no_checksum(export):
